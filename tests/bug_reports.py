@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import PCI
 from cudadoctor.parsers import read
 from tests.command_line import evidence_of as host
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLES = ROOT / "fixtures" / "bundles"
 _FOLDERS = (path for path in (ROOT / "fixtures" / "hosts").iterdir() if (path / "expected.json").exists())

@@ -10,6 +10,9 @@ import pytest
 import cudadoctor
 from tests.doctor import judge_here
 
+# What pytest makes of a module's asserts is kept for the next run, whatever holds for the programs of this shell: six seconds in each process.
+sys.dont_write_bytecode = False
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """What the programs need that tests start: byte code, made once for a run of many; and signals that interrupt.

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cudadoctor.checks.base import Check
 from cudadoctor.model.evidence import Origin
-from cudadoctor.model.facts import Fact, Facts, Key, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote, Unknown
+from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -67,6 +69,7 @@ from cudadoctor.model.values import (
     User,
 )
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
+from tests.judging import KNOWLEDGE
 
 VERSION = "580.159.04"
 RELEASE = "6.8.0-45-generic"
@@ -98,6 +101,23 @@ def facts_of(state: State, unknown: Iterable[Key[Any]] = (), origin: Origin = "l
 def host(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> Facts:
     """The healthy machine with these changes, and these facts unknown."""
     return facts_of({**healthy(), **(changes or {})}, unknown)
+
+
+def judged(checks: Iterable[Check], facts: Facts) -> tuple[dict[str, Clue], set[str]]:
+    """The first clue of each cause that the rules of these checks find, and the causes of rules that could not run to their end."""
+    found: dict[str, Clue] = {}
+    undecided: set[str] = set()
+    for rule in (rule for check in checks for rule in check.rules):
+        try:
+            for clue in rule.function(facts, KNOWLEDGE):
+                assert clue.cause in rule.causes
+                assert clue.quotes, f"{clue.cause} has no quoted line"
+                assert all(quote.text and quote.source for quote in clue.quotes)
+                assert all(isinstance(value, str) and value for value in clue.values.values() if value is not None)
+                found.setdefault(clue.cause, clue)
+        except NotKnown:
+            undecided.update(rule.causes)
+    return found, undecided - found.keys()
 
 
 def text(state: State) -> Facts:

@@ -8,6 +8,7 @@ import functools
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.findings import Judged
 from cudadoctor.model.judgement import Question
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Policy, Requirements
@@ -21,6 +22,12 @@ KNOWLEDGE = load()
 def report_of(name: str) -> Report:
     """The report on a recorded host; judged once, for many look at it."""
     return judge(evidence_of(name), KNOWLEDGE)
+
+
+def cause_of(found: Report | Judged) -> str | None:
+    """The root's."""
+    root = found.diagnosis.root
+    return root.cause if root is not None else None
 
 
 def with_policy(evidence: Evidence, policy: Policy, today: dt.date, requirements: Requirements | None = None) -> Report:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
-
-KNOWLEDGE = load()
+from tests.judging import KNOWLEDGE, cause_of
 
 
 @functools.lru_cache(maxsize=16)
@@ -20,8 +18,7 @@ def report(text: str) -> Report:
 
 
 def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
+    return cause_of(report(text))
 
 
 def suspects(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
@@ -13,8 +12,8 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import facts_of, user
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 # Each family, its derivatives, and systems of which no commands are known. All but the last two groups speak a Linux shell.
 LINUX = (
     "ubuntu-20.04", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-25.10", "ubuntu-26.04", "ubuntu-18.04", "ubuntu", "pop-22.04", "linuxmint-22.1",

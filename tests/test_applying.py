@@ -25,7 +25,8 @@ from cudadoctor.prescribe import placeholders, undo_of
 from cudadoctor.sources import applying, journal, python_packages, trust
 from tests.command_line import ROOT, host
 from tests.command_line import run as cudadoctor
-from tests.prescriptions import KNOWLEDGE, STEPS
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import STEPS
 from tests.test_applying_plan import live, step
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Linux and WSL")

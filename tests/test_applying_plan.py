@@ -7,15 +7,13 @@ import re
 import msgspec
 import pytest
 
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.report import Report
 from cudadoctor.prescribe import applying
 from tests.command_line import HEALTHY
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
-KNOWLEDGE = load()
 WORD = "h200-visible-devices-word"  # a machine of one's own, not a container
 
 

@@ -6,6 +6,7 @@ from cudadoctor.model.report import Report
 from cudadoctor.parsers.attempts import machines, replaced
 from cudadoctor.parsers.base import Text
 from tests import pasted
+from tests.judging import cause_of
 
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 FELL = "NVRM: GPU 0000:0b:00.0: GPU has fallen off the bus."
@@ -73,8 +74,7 @@ def test_the_lines_of_the_earlier_run_are_replaced_with_their_prompt() -> None:
 def test_the_last_failing_machine_is_diagnosed() -> None:
     first, second = ("ada@one:~$ dmesg", FELL), ("ada@two:~$ nvidia-smi", MISMATCH)
     found = report(*first, *second)
-    assert found.diagnosis.root is not None
-    assert found.diagnosis.root.cause == "driver-version-mismatch"
+    assert cause_of(found) == "driver-version-mismatch"
     assert [finding.cause for finding in found.diagnosis.also] == ["gpu-fell-off-bus"]
     assert root(*second, *first) == "gpu-fell-off-bus"
 
@@ -95,8 +95,7 @@ def test_machines_are_ordered_by_their_last_prompt() -> None:
 def test_what_is_only_the_aftermath_is_said_to_be() -> None:
     found = report(FELL, "RmInitAdapter: next", "$ nvidia-smi", "Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error",
                    "NVRM: GPU 0000:0b:00.0: RmInitAdapter failed! (0x26:0x65:1401)")  # fmt: skip
-    assert found.diagnosis.root is not None
-    assert found.diagnosis.root.cause == "gpu-fell-off-bus"
+    assert cause_of(found) == "gpu-fell-off-bus"
     assert any("RmInitAdapter failed" in note and "consequence" in note for note in found.notes)
 
 

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from cudadoctor.checks import benchmark
 from cudadoctor.commands import cli
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import BenchmarkResult, LessonResult, Report
 from cudadoctor.model.requirements import Requirements
@@ -23,9 +22,9 @@ from cudadoctor.model.version import ComputeCapability
 from cudadoctor.report import bench_text, smoke_text
 from cudadoctor.report.page import Style
 from cudadoctor.sources import recording
+from tests.judging import KNOWLEDGE, cause_of
 
 HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
-KNOWLEDGE = load()
 HOPPER = ComputeCapability("9.0")
 
 
@@ -227,9 +226,7 @@ def test_a_power_limit_of_software_is_no_fault() -> None:
 
 def test_a_link_that_is_narrow_while_it_copies_is_the_cause() -> None:
     narrow = {"value": 13.0, "why": "link while copying: PCIe 5.0 x4"}
-    root = report_of("h200-bench", benchmark_0=with_figures(h2d_pinned=narrow, d2h_pinned=narrow)).diagnosis.root
-    assert root is not None
-    assert root.cause == "pcie-link-degraded"
+    assert cause_of(report_of("h200-bench", benchmark_0=with_figures(h2d_pinned=narrow, d2h_pinned=narrow))) == "pcie-link-degraded"
 
 
 # ---------------------------------------------------------------- faults
@@ -244,9 +241,7 @@ def test_a_wrong_result_is_the_gpus_fault() -> None:
         "memory pattern on GPU 0: kernel verify, pattern address: element 7 is 0x1, 0x0 is right; wrong again when repeated (2 of 2 times)"
     )
     for host, item in (("h200-smoke", "smoke_0"), ("h200-bench", "benchmark_0")):
-        root = report_of(host, **{item: failed("memory", words)}).diagnosis.root
-        assert root is not None
-        assert root.cause == "gpu-computes-wrong"
+        assert cause_of(report_of(host, **{item: failed("memory", words)})) == "gpu-computes-wrong"
 
 
 def test_an_illegal_address_is_a_memory_fault() -> None:

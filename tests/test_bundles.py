@@ -21,7 +21,6 @@ import pytest
 
 from cudadoctor.judge import machines as nodes
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, pasted, recording
@@ -32,10 +31,10 @@ from tests import bug_reports
 from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
 from tests.cases import every
 from tests.command_line import MISLED, run
+from tests.judging import KNOWLEDGE, cause_of
 from tests.judging import report_of as of_recording
 from tests.test_hosts import blamed, found
 
-KNOWLEDGE: Knowledge = load()
 # What a report of NVIDIA's script shows: bus, kernel log, versions, modules, nvidia-smi. All else (Python, variables, nodes) it has not.
 SHOWN = {
     "driver-upgraded-under-running-kernel": "driver-version-mismatch",
@@ -79,10 +78,6 @@ def of(content: str | bytes) -> Report:
     return report
 
 
-def root(report: Report) -> str | None:
-    return report.diagnosis.root.cause if report.diagnosis.root is not None else None
-
-
 def statuses(report: Report) -> dict[str, str]:
     return {row.id: row.status for row in report.checks}
 
@@ -90,7 +85,7 @@ def statuses(report: Report) -> dict[str, str]:
 # ---------------------------------------------------------------- nvidia-bug-report
 def test_a_report_of_a_machine_without_a_gpu() -> None:
     report = of((BUNDLES / "no-gpu" / "nvidia-bug-report.log").read_bytes())
-    assert (report.verdict, root(report)) == ("broken", "no-nvidia-gpu")
+    assert (report.verdict, cause_of(report)) == ("broken", "no-nvidia-gpu")
 
 
 @pytest.mark.parametrize("written", ["h200", "h200-recorded"])
@@ -107,14 +102,14 @@ def test_the_h200_is_healthy_and_nothing_of_it_is_called_seen_that_was_not(writt
 @every("name", SHOWN)
 def test_a_report_names_the_cause_that_the_recording_names(name: str) -> None:
     report = of(of_host(name))
-    assert root(report) == SHOWN[name]
+    assert cause_of(report) == SHOWN[name]
     assert report.prescription is not None or report.action == "none"
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_report_of_a_healthy_machine_is_healthy(name: str) -> None:
     report = of(of_host(name))
-    assert (report.verdict, root(report)) == ("healthy", None)
+    assert (report.verdict, cause_of(report)) == ("healthy", None)
 
 
 @every("name", [name for name in HOSTS if name not in MISLED], share=3)
@@ -134,7 +129,7 @@ def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str,
     )
     wanted = {title: body for title, body in parts_of(host(name)).items() if title in versions or "lspci" in title or title == "dmesg:"}
     report = of(replaced(h200(written), wanted))
-    assert (report.verdict, root(report)) == ("broken", SHOWN[name])
+    assert (report.verdict, cause_of(report)) == ("broken", SHOWN[name])
     assert report.machine.kernel == "6.18.44-gpu"
 
 
@@ -177,7 +172,7 @@ FORMS: dict[str, Callable[[str], bytes]] = {
 def test_every_form_says_the_same(form: str) -> None:
     for name in ("h200-healthy", "gpu-fell-off-bus"):
         plain, other = of(of_host(name)), of(FORMS[form](of_host(name)))
-        assert (other.verdict, root(other), statuses(other)) == (plain.verdict, root(plain), statuses(plain))
+        assert (other.verdict, cause_of(other), statuses(other)) == (plain.verdict, cause_of(plain), statuses(plain))
 
 
 def ids(content: str) -> dict[str, str]:
@@ -212,7 +207,7 @@ def test_sections_of_old_and_new_scripts() -> None:
     )  # fmt: skip
     assert ids(old) == {"lspci-nvidia": "lspci -d 10de:* -v -xxx: ok (excerpt)", "lspci": "lspci -nn: ok"}
     machine = f"uname: Linux host 5.15.0-56-generic #62-Ubuntu SMP x86_64 GNU/Linux\n{MARK}"
-    assert root(of(old.replace(MARK, machine, 1).replace(machine, f"{MARK}\n\nStart of NVIDIA bug report\n\n{machine}", 1))) in (
+    assert cause_of(of(old.replace(MARK, machine, 1).replace(machine, f"{MARK}\n\nStart of NVIDIA bug report\n\n{machine}", 1))) in (
         "nouveau-bound",
         None,
     )
@@ -237,7 +232,7 @@ def test_a_list_without_drivers_does_not_say_that_there_is_none() -> None:
     assert statuses(report)["driver"] == "pass"
     assert not {"driver-not-loaded", "driver-not-installed"} & blamed(report)
     modules = {"*** /proc/modules": f"{bug_reports.listing('/proc/modules')}nouveau 2400256 1 - Live 0x0000000000000000\n"}
-    assert root(of(replaced(of_host("laptop-gt740m-nouveau-nothing-installed"), {**only, **modules}))) == "nouveau-bound"
+    assert cause_of(of(replaced(of_host("laptop-gt740m-nouveau-nothing-installed"), {**only, **modules}))) == "nouveau-bound"
 
 
 def test_the_bus_as_sysfs_shows_it_where_lspci_is_missing() -> None:
@@ -274,14 +269,14 @@ def test_the_journals_excerpt_serves_where_dmesg_was_refused() -> None:
     assert log is not None
     assert (log.source, log.excerpt) == ("journalctl -b -0", True)
     assert (log.stdout or "").count("\n") == 1
-    assert root(of(replaced(text, {"dmesg:": "\n"}))) == "gpu-fell-off-bus"
+    assert cause_of(of(replaced(text, {"dmesg:": "\n"}))) == "gpu-fell-off-bus"
 
 
 def test_debians_module_has_another_name_so_modinfo_proves_nothing_there() -> None:
     text = of_host("driver-module-missing-for-kernel")
-    assert root(of(text)) == "driver-module-missing-for-kernel"
+    assert cause_of(of(text)) == "driver-module-missing-for-kernel"
     debian = re.sub(r"^uname: .*$", "uname: Linux host 6.1.0-18-amd64 #1 SMP Debian 6.1.76-1 x86_64 GNU/Linux", text, flags=re.MULTILINE)
-    assert root(of(debian)) == "driver-not-loaded"
+    assert cause_of(of(debian)) == "driver-not-loaded"
 
 
 # ---------------------------------------------------------------- sos
@@ -338,7 +333,7 @@ def test_a_report_of_sos(mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["driver-upgraded-under-running-kernel", "laptop-gt740m-nouveau-nothing-installed", "gpu-fell-off-bus"])
 def test_a_report_of_sos_names_the_cause(name: str) -> None:
-    assert root(of(_tar(sos_of(name)))) == SHOWN[name]
+    assert cause_of(of(_tar(sos_of(name)))) == SHOWN[name]
 
 
 def test_what_sos_could_not_run_is_unknown() -> None:
@@ -389,7 +384,7 @@ def gather(**reports: str) -> dict[str, bytes]:
 def test_the_failing_node_of_several_is_reported_and_the_others_are_named() -> None:
     files = gather(gpu_1=of_host("h200-healthy"), gpu_2=of_host("gpu-fell-off-bus"))
     report = of(_tar(files, "w:gz"))
-    assert (report.verdict, root(report), report.origin.node) == ("broken", "gpu-fell-off-bus", "gpu-2")
+    assert (report.verdict, cause_of(report), report.origin.node) == ("broken", "gpu-fell-off-bus", "gpu-2")
     assert "The bundle holds 2 nodes; this is the report on gpu-2." in report.notes
     assert "Node gpu-1: healthy." in report.notes
 
@@ -400,7 +395,7 @@ def test_a_node_whose_driver_pod_fails_has_only_its_logs() -> None:
     files[f"{top}/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr"] = POD.encode()
     files[f"{top}/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.log"] = POD_LOG.encode()
     report = of(_tar(files, "w:gz"))
-    assert (report.origin.node, root(report)) == ("gpu-3", "secure-boot-blocks-module")
+    assert (report.origin.node, cause_of(report)) == ("gpu-3", "secure-boot-blocks-module")
     assert any("gpu-3 has no bug report" in note for note in report.notes)
 
 
@@ -409,7 +404,7 @@ def test_a_damaged_report_of_one_node_costs_only_that_node() -> None:
     top = next(iter(files)).rpartition("/")[0]
     files[f"{top}/nvidia-bug-report_gpu-2.log.gz"] = b"\x1f\x8b\x08\x00broken"
     report = of(_tar(files, "w:gz"))
-    assert root(report) == "gpu-fell-off-bus"
+    assert cause_of(report) == "gpu-fell-off-bus"
     assert any("nvidia-bug-report_gpu-2.log.gz" in note for note in report.notes)
 
 
@@ -428,7 +423,7 @@ def test_nvidia_smi_alone() -> None:
         assert (report.verdict, report.origin.kind) == ("healthy", "recording"), name
     hot = bug_reports.query(host("row-remapping-failed"))
     assert hot is not None
-    assert root(of(hot)) == "row-remap-needed"
+    assert cause_of(of(hot)) == "row-remap-needed"
 
 
 def test_a_document_that_says_nothing_of_its_gpus_is_no_sound_machine() -> None:
@@ -474,7 +469,7 @@ PASSED: dict[str, object] = {"entity_group": "GPU", "entity_id": 1, "status": "P
 )
 def test_dcgm_states_a_cause(text: str, code: int, verdict: str, cause: str | None) -> None:
     report = of(diag(failed(text, code), PASSED))
-    assert (report.verdict, root(report)) == (verdict, cause)
+    assert (report.verdict, cause_of(report)) == (verdict, cause)
     if report.diagnosis.root is not None:
         assert text in report.diagnosis.root.evidence[0].text
         assert "memory, GPU 0" in report.diagnosis.root.evidence[0].text
@@ -483,7 +478,7 @@ def test_dcgm_states_a_cause(text: str, code: int, verdict: str, cause: str | No
 def test_dcgms_skips_and_warnings_accuse_nobody() -> None:
     for status in ("Skip", "Warn"):
         report = of(diag(failed("ECC memory on GPU 0 is not currently active.", 57, status), PASSED))
-        assert (report.verdict, root(report), blamed(report)) == ("healthy", None, set())
+        assert (report.verdict, cause_of(report), blamed(report)) == ("healthy", None, set())
     assert of(diag(failed("x", 55, "Skip"))).verdict == "undecided"
 
 
@@ -664,7 +659,7 @@ def test_in_a_hundred_megabytes_the_line_that_matters_is_found() -> None:
     text = replaced(of_host("gpu-fell-off-bus"), {"dmesg:": "\n" + noise[: len(noise) // 2] + log + xid + noise[len(noise) // 2 :]})
     assert len(text) > 90 << 20
     packed = gzip.compress(text.encode(), 1)
-    assert root(of(packed)) == "gpu-fell-off-bus"
+    assert cause_of(of(packed)) == "gpu-fell-off-bus"
 
 
 def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from cudadoctor.commands import explaining, manual
 from cudadoctor.knowledge import lookup
-from cudadoctor.knowledge.load import load
 from cudadoctor.model import site
 from cudadoctor.model.explanation import CauseDocument, Fix
 from cudadoctor.model.recipe import Step
@@ -22,8 +21,8 @@ from cudadoctor.report import explanation_text, manual_pages
 from cudadoctor.report.page import Style
 from tests.cases import every
 from tests.command_line import run
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 HOSTILE = "<script>x</script> [a](http://evil) ![b](c) `tick ``` | *x* _y_ # &lt; \\ ~~z~~ @someone www.evil.example \u202e\x1b[31m"
 
 

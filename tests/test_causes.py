@@ -10,15 +10,14 @@ import msgspec
 import pytest
 
 from cudadoctor.commands.check import ROWS
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.recipe import Cause, Match
 from cudadoctor.parsers import signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.read import parsers
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
 ROOT = Path(__file__).resolve().parent.parent
-KNOWLEDGE = load()
 CAUSES = sorted(KNOWLEDGE.causes.values(), key=lambda cause: cause.id)
 NAMED = KNOWLEDGE.causes
 # What programs print that states no cause, however much it looks like it.

@@ -12,7 +12,6 @@ import pytest
 from cudadoctor.checks import container, device_nodes, driver, driver_fit, gpu, health
 from cudadoctor.checks.reading import plain_address, same_address
 from cudadoctor.checks.traces import is_driver_module, is_driver_package
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -53,6 +52,7 @@ from cudadoctor.model.version import ModuleVersion
 from tests import facts_builder as make
 from tests.cases import every, todays
 from tests.facts_builder import ADDRESS, ALL_NODES, BLACKWELL, PASCAL, RELEASE, State, fact, host, text
+from tests.judging import KNOWLEDGE
 
 CHECKS = (gpu.CHECK, driver.CHECK, device_nodes.CHECK, container.CHECK, health.CHECK)
 OTHER = "0000:02:00.0"
@@ -60,24 +60,10 @@ MARKS = ("/.dockerenv",)
 
 
 OPEN = "nvidiactl, nvidia0: read and write for everyone"
-KNOWLEDGE = load()
 
 
 def judged(facts: Facts) -> tuple[dict[str, Clue], set[str]]:
-    """The first clue of each cause found, and the causes of rules that could not run to their end."""
-    found: dict[str, Clue] = {}
-    undecided: set[str] = set()
-    for check in CHECKS:
-        for rule in check.rules:
-            try:
-                for clue in rule.function(facts, KNOWLEDGE):
-                    assert clue.cause in rule.causes
-                    assert clue.quotes, f"{clue.cause} has no quoted line"
-                    assert all(quote.text and quote.source for quote in clue.quotes)
-                    found.setdefault(clue.cause, clue)
-            except NotKnown:
-                undecided.update(rule.causes)
-    return found, undecided - found.keys()
+    return make.judged(CHECKS, facts)
 
 
 def causes(facts: Facts) -> set[str]:

@@ -14,7 +14,6 @@ import pytest
 from cudadoctor.checks import device_nodes, device_state, driver_fit, history, withheld
 from cudadoctor.checks.withheld import tight
 from cudadoctor.inventory.rungs import Rungs
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Facts, Key, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -49,8 +48,8 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ModuleVersion
 from tests import facts_builder as make
 from tests.facts_builder import ADDRESS, BLACKWELL, PASCAL, host, text
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 AMPERE = "2204"
 NO_GPU = {LADDER: make.ladder("init", code=100), NVML: make.nvml(gpus=())}
 Function = Callable[[Facts, Any], Iterator[Clue]]

@@ -14,7 +14,6 @@ import pytest
 
 from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, toolkit
 from cudadoctor.checks.base import Line
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -75,10 +74,10 @@ from cudadoctor.parsers.framework_builds import builds_of
 from tests import facts_builder as make
 from tests.cases import every, todays
 from tests.facts_builder import ADDRESS, PASCAL, VERSION, State, fact
+from tests.judging import KNOWLEDGE
 
 CHECKS = (nvidia_smi.CHECK, nvml.CHECK, libcuda.CHECK, toolkit.CHECK, cuda_home.CHECK, python.CHECK, numba.CHECK, processes.CHECK)
 ROWS = (*CHECKS, smoke.CHECK, benchmark.CHECK)
-KNOWLEDGE: Knowledge = load()
 PATH = "/home/ada/env/bin/python"
 SUBJECT = f"python:{PATH}"
 GIB = 1 << 30
@@ -195,21 +194,7 @@ def host(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> Fact
 
 
 def judged(facts: Facts) -> tuple[dict[str, Clue], set[str]]:
-    """The first clue of each cause, and the causes of rules that could not run to their end."""
-    found: dict[str, Clue] = {}
-    undecided: set[str] = set()
-    for check in CHECKS:
-        for rule in check.rules:
-            try:
-                for clue in rule.function(facts, KNOWLEDGE):
-                    assert clue.cause in rule.causes
-                    assert clue.quotes, f"{clue.cause} has no quoted line"
-                    assert all(quote.text and quote.source for quote in clue.quotes)
-                    assert all(isinstance(value, str) and value for value in clue.values.values() if value is not None)
-                    found.setdefault(clue.cause, clue)
-            except NotKnown:
-                undecided.update(rule.causes)
-    return found, undecided - found.keys()
+    return make.judged(CHECKS, facts)
 
 
 def causes(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> set[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.code_words import LIST_CODES, LIST_LINES, in_lists
 from cudadoctor.parsers.error_codes import codes_in
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 NAMES = [row.driver_name for row in KNOWLEDGE.cuda_errors if row.driver_name and row.code]
 
 

@@ -14,7 +14,6 @@ from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge import stages
 from cudadoctor.judge.cases import cases_of, explains
 from cudadoctor.judge.diagnose import Seen, diagnose
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Crash, Judged, Outcome
@@ -23,9 +22,8 @@ from cudadoctor.model.values import DEVICE_NODES, LADDER, LOADED_DRIVER, NVML, P
 from cudadoctor.sources import pasted
 from tests.command_line import HEALTHY, HUNG, NOUVEAU, changed, evidence_of
 from tests.facts_builder import ADDRESS, bus, gpu, host, ladder, nodes, nvml, nvml_gpu
+from tests.judging import KNOWLEDGE, cause_of
 from tests.test_rungs import OTHER, two_gpus
-
-KNOWLEDGE = load()
 
 
 def clue(cause: str, **more: Any) -> Clue:
@@ -36,10 +34,6 @@ def judged(clues: Iterable[Clue], facts: Facts | None = None, outcomes: Sequence
     known = facts if facts is not None else host()
     options = {"goal": "numba-kernel", **more}
     return diagnose(Seen(clues=clues, outcomes=outcomes, facts=known, rungs=observe(known), **options), KNOWLEDGE, Requirements())
-
-
-def root(found: Judged) -> str | None:
-    return found.diagnosis.root.cause if found.diagnosis.root is not None else None
 
 
 def ids(findings: Iterable[Any]) -> list[str]:
@@ -66,12 +60,12 @@ def test_rungs_decide_the_effect(cause: str, changes: Any, effect: str) -> None:
 
 def test_where_nobody_looked_the_file_decides() -> None:
     found = judged([clue("vfio-bound")], Facts(()))
-    assert (found.verdict, root(found)) == ("broken", "vfio-bound")
+    assert (found.verdict, cause_of(found)) == ("broken", "vfio-bound")
 
 
 def test_a_failing_rung_that_states_its_cause_blocks_whatever_else_is_seen() -> None:
     found = judged([clue("toolkit-missing", basis="stated", from_rung="numba-kernel")], host({LADDER: ladder("numba-kernel")}))
-    assert (found.verdict, root(found)) == ("broken", "toolkit-missing")
+    assert (found.verdict, cause_of(found)) == ("broken", "toolkit-missing")
 
 
 def test_advice_never_changes_the_verdict() -> None:
@@ -103,7 +97,7 @@ def test_a_quick_look_ends_at_the_devices() -> None:
 def test_a_suspect_is_no_root() -> None:
     facts = host({LADDER: ladder("context", code=2)})
     found = judged([clue("program-out-of-memory", basis="suspected"), clue("gpu-memory-held-by-others", basis="suspected")], facts)
-    assert (found.verdict, root(found)) == ("undecided", None)
+    assert (found.verdict, cause_of(found)) == ("undecided", None)
     assert ids(found.diagnosis.suspects) == ["program-out-of-memory", "gpu-memory-held-by-others"]
     assert {command for ask in found.diagnosis.ask for command in (ask.command,)} == {
         KNOWLEDGE.cause("program-out-of-memory").tell_apart,
@@ -210,7 +204,7 @@ def test_nothing_yields_in_a_circle() -> None:
 def test_what_the_root_explains_is_folded_through() -> None:
     clues = [clue("nouveau-bound"), clue("driver-not-loaded"), clue("device-nodes-missing"), clue("libcuda-missing")]
     found = judged(clues, host(DOWN))
-    assert root(found) == "nouveau-bound"
+    assert cause_of(found) == "nouveau-bound"
     assert sorted(ids(found.diagnosis.explains)) == ["device-nodes-missing", "driver-not-loaded", "libcuda-missing"]
     assert found.diagnosis.also == ()
 
@@ -218,7 +212,7 @@ def test_what_the_root_explains_is_folded_through() -> None:
 def test_an_independent_fault_stays_beside_the_root() -> None:
     facts = host({LADDER: ladder("numba-kernel"), NVML: nvml(9)})
     found = judged([clue("nvidia-smi-missing"), clue("numba-cuda-disabled")], facts)
-    assert root(found) == "numba-cuda-disabled"
+    assert cause_of(found) == "numba-cuda-disabled"
     assert ids(found.diagnosis.also) == ["nvidia-smi-missing"]
 
 
@@ -233,7 +227,7 @@ def test_the_order_of_the_clues_does_not_matter() -> None:
 
 def test_the_gravest_of_what_degrades_is_the_root() -> None:
     found = judged([clue("nvidia-smi-missing"), clue("device-nodes-missing")])
-    assert (found.verdict, root(found)) == ("degraded", "device-nodes-missing")
+    assert (found.verdict, cause_of(found)) == ("degraded", "device-nodes-missing")
     assert ids(found.diagnosis.also) == ["nvidia-smi-missing"]
 
 
@@ -273,15 +267,13 @@ def test_a_driver_fault_of_the_log_whose_rung_works_is_not_so_at_present(text: s
 def test_a_fault_of_the_program_is_the_root() -> None:
     report = with_log(HEALTHY, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.\n")
     assert (report.verdict, report.exit_code) == ("broken", 1)
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == "program-out-of-memory"
+    assert cause_of(report) == "program-out-of-memory"
     assert report.diagnosis.root.evidence[0].source == "text"
 
 
 def test_what_the_machine_shows_is_the_root_whatever_the_log_says() -> None:
     report = with_log(NOUVEAU, "CUDA error: CUDA_ERROR_NO_DEVICE\n")
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == "nouveau-bound"
+    assert cause_of(report) == "nouveau-bound"
     assert report.verdict == "broken"
 
 
@@ -309,7 +301,7 @@ def test_a_fault_of_one_gpu_does_not_hide_that_of_another() -> None:
     facts = host({**PAIR, LADDER: ladder("devices"), NVML: nvml(gpus=(nvml_gpu(), nvml_gpu(1, OTHER)))})
     lost, failed = clue("gpu-fell-off-bus", subject=f"gpu:{ADDRESS}"), clue("gpu-init-failed", subject=f"gpu:{OTHER}")
     found = judged([lost, failed], facts)
-    assert root(found) == "gpu-fell-off-bus"
+    assert cause_of(found) == "gpu-fell-off-bus"
     assert found.diagnosis.explains == ()
     assert [(finding.cause, finding.subject) for finding in found.diagnosis.also] == [("gpu-init-failed", f"gpu:{OTHER}")]
 
@@ -324,7 +316,7 @@ def test_one_cause_on_two_gpus_is_two_findings() -> None:
 def test_the_only_gpu_is_the_machine() -> None:
     facts = host({LADDER: ladder("devices")})
     found = judged([clue("gpu-fell-off-bus", subject=f"gpu:{ADDRESS}"), clue("gpu-init-failed")], facts)
-    assert root(found) == "gpu-fell-off-bus"
+    assert cause_of(found) == "gpu-fell-off-bus"
     assert ids(found.diagnosis.explains) == ["gpu-init-failed"]
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.subject == f"gpu:{ADDRESS}"
@@ -334,7 +326,7 @@ def test_a_gpu_that_is_gone_degrades_while_the_visible_one_computes() -> None:
     """The goal is every visible GPU: one that is gone is no reason to call the machine broken."""
     facts = host({PCI: bus(gpu(), gpu(driver="vfio-pci", address=OTHER))})
     found = judged([clue("gpu-fell-off-bus", subject=f"gpu:{OTHER}")], facts)
-    assert (found.verdict, root(found)) == ("degraded", "gpu-fell-off-bus")
+    assert (found.verdict, cause_of(found)) == ("degraded", "gpu-fell-off-bus")
 
 
 @pytest.mark.parametrize("cause", ["vfio-bound", "nouveau-bound", "driver-too-new-for-gpu"])
@@ -342,14 +334,14 @@ def test_a_gpu_that_is_set_aside_is_advice_while_the_other_computes(cause: str) 
     """A card for a virtual machine or for the display may be meant: nothing is undone there."""
     facts = host({PCI: bus(gpu(), gpu(driver="vfio-pci", address=OTHER))})
     found = judged([clue(cause, subject=f"gpu:{OTHER}")], facts)
-    assert (found.verdict, root(found)) == ("healthy", None)
+    assert (found.verdict, cause_of(found)) == ("healthy", None)
     assert [(finding.cause, finding.effect) for finding in found.diagnosis.also] == [(cause, "advises")]
 
 
 def test_a_visible_gpu_that_fails_breaks_the_machine_although_the_other_computes() -> None:
     facts = host({**PAIR, LADDER: two_gpus(first_fails="memory")})
     found = judged([clue("gpu-memory-held-by-others", subject=f"gpu:{ADDRESS}")], facts)
-    assert (found.verdict, root(found)) == ("broken", "gpu-memory-held-by-others")
+    assert (found.verdict, cause_of(found)) == ("broken", "gpu-memory-held-by-others")
     assert judged([], facts).verdict == "undecided"
 
 

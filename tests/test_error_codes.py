@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudadoctor.knowledge import lookup
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Quote
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.error_codes import CodeHit, clues, code_clues, codes_in
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 from tests.pasted import report
-
-KNOWLEDGE = load()
 
 
 def codes(text: str, item: Item | None = None) -> list[tuple[str, int | None]]:

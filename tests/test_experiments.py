@@ -18,7 +18,6 @@ from cudadoctor.commands import examining
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge import experiments, stages
 from cudadoctor.judge.experiments import planning
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.experiments import SAME, Change, Entry, Failure, Plan, Proposal, Ran, Try
 from cudadoctor.model.facts import Facts
@@ -34,9 +33,9 @@ from cudadoctor.sources import recording
 from cudadoctor.sources.experiments import Laboratory
 from cudadoctor.within import judging
 from tests.command_line import changed, evidence_of
+from tests.judging import KNOWLEDGE, cause_of
 from tests.worker_runs import driver_stubs
 
-KNOWLEDGE = load()
 HIDDEN = "h200-visible-devices-minus-one"
 UNFORESEEN = experiments.UNFORESEEN
 FAILED = Failure(rung="init", kind="fail 999", words="init: 999 CUDA_ERROR_UNKNOWN")
@@ -311,8 +310,7 @@ def test_what_did_not_help_is_said() -> None:
 def test_a_root_steps_down_to_what_is_proven_alone() -> None:
     evidence = live(HIDDEN, {"environment": lambda text: text + "SITE_CUDA_MODE=strange\n"})
     report = report_on(experimented(evidence, without("SITE_CUDA_MODE")))
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == UNFORESEEN
+    assert cause_of(report) == UNFORESEEN
     found = [finding.cause for finding in (*report.diagnosis.explains, *report.diagnosis.also)]
     assert "cuda-visible-devices-hides-all" in found
     assert report.prescription is not None

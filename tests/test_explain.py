@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.lookup import NoSuchError, explain_code
 from cudadoctor.knowledge.lookup import hardware as hardware_pages
 from cudadoctor.knowledge.lookup import topics as forms
 from cudadoctor.model.explanation import CodeMeaning, Topic
 from tests.cases import every
-
-KNOWLEDGE = load()
+from tests.judging import KNOWLEDGE
 
 
 def matches(query: str) -> list[tuple[str, int]]:

@@ -12,14 +12,13 @@ import pytest
 
 from cudadoctor.commands import explaining
 from cudadoctor.commands.explaining import _names, nearest
-from cudadoctor.knowledge.load import load
 from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.prescribe import shells
 from cudadoctor.sources import recording
 from tests.cases import every
 from tests.command_line import NOUVEAU, ROOT, evidence_of, host, run
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 NO_DEVICE = (
     "no-nvidia-gpu", "nouveau-bound", "driver-not-installed", "driver-not-loaded", "cuda-visible-devices-hides-all",

@@ -17,13 +17,12 @@ import pytest
 from cudadoctor import extensions
 from cudadoctor.extensions import Check, Clue, Extension, ExtensionError, Key, Line, Parser, Rule
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.report import Report
 from tests.command_line import ROOT, environment, evidence_of, host
+from tests.judging import KNOWLEDGE
 
 EXAMPLE = ROOT / "tests" / "extension_example"
-KNOWLEDGE = load()
 FULL = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sdb1 1000 990 10 99% /scratch\n"
 
 

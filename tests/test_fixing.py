@@ -15,7 +15,6 @@ import pytest
 from cudadoctor.commands import measuring
 from cudadoctor.judge import asked_for
 from cudadoctor.judge.stages import Judgement, judge, weighed
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
@@ -24,9 +23,8 @@ from cudadoctor.report import fixing, smoke_text
 from cudadoctor.report.text import Style
 from tests.cases import every
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
-KNOWLEDGE = load()
 BASH = shutil.which("bash") or ""
 
 

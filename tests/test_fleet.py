@@ -21,15 +21,13 @@ from cudadoctor.commands.fleet import _advise
 from cudadoctor.fleet import picture
 from cudadoctor.fleet.nodes import read
 from cudadoctor.fleet.stragglers import Figures, find
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu, Straggler
 from cudadoctor.report import fleet_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
 from tests.command_line import host, run
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
-KNOWLEDGE = load()
 BROKEN, HEALTHY = "driver-not-loaded", "h200x2-bench"
 LESS = {"d2d": False, "launch_latency": True, "fp32": False}
 

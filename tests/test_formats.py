@@ -21,7 +21,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cudadoctor import policy
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Crash
 from cudadoctor.model.report import Report
@@ -32,10 +31,9 @@ from cudadoctor.report.page import Style
 from cudadoctor.sources import pasted
 from tests.cases import every
 from tests.command_line import DEGRADED, HEALTHY, HOSTS, HUNG, NAMES, NOUVEAU, evidence_of, host, run
-from tests.judging import with_policy
+from tests.judging import KNOWLEDGE, with_policy
 from tests.test_report_text import CONTROL, HOSTILE, infected
 
-KNOWLEDGE = load()
 TODAY = dt.date(2026, 11, 21)
 NARROW = "pcie-link-x4"
 ASKED = ("gpus>=1", "driver>=535", "smoke", "both-pinned>=1GB/s")

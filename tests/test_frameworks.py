@@ -10,7 +10,6 @@ from cudadoctor.checks import frameworks, wheels
 from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown, Quote
 from cudadoctor.model.findings import Clue
@@ -47,9 +46,9 @@ from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVers
 from cudadoctor.prescribe import frameworks as cures
 from cudadoctor.prescribe.steps import case_of
 from tests.facts_builder import facts_of, host
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import finding
 
-KNOWLEDGE = load()
 PATH = "/opt/env/bin/python"
 
 

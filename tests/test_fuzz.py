@@ -17,15 +17,14 @@ import pytest
 from cudadoctor import policy
 from cudadoctor.commands.policy_file import PolicyError, gathered
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.read import parsers
 from cudadoctor.policy.grammar import RequirementError
 from cudadoctor.sources import recording
 from cudadoctor.sources.pasted import evidence_of
 from tests.command_line import ROOT, host
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 TEXTS = sorted([*(ROOT / "fixtures" / "parsers").glob("*/*.txt"), *(ROOT / "fixtures" / "reports").glob("*/report.txt")])
 NOISE = [
     b"\x00",

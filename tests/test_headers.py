@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.knowledge.load import Knowledge
+from tests.judging import KNOWLEDGE
 from tests.scripts import SCRIPTS, script
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = SCRIPTS / "headers.py"
-KNOWLEDGE = load()
 CUDA_H = """
 typedef enum cudaError_enum {
     /** no error, whatever = 5, it says */

@@ -9,8 +9,6 @@ import pytest
 
 from cudadoctor.checks import gpu, health, history, links
 from cudadoctor.inventory.rungs import observe
-from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Clue
@@ -35,12 +33,12 @@ from cudadoctor.model.values import (
 from cudadoctor.parsers import kernel_log
 from cudadoctor.parsers.base import Text
 from cudadoctor.prescribe import prescribe
-from cudadoctor.sources.pasted import evidence_of
 from cudadoctor.texts import statements
 from tests.facts_builder import ADDRESS, facts_of, host, ladder, nvml, nvml_gpu
+from tests.judging import KNOWLEDGE, cause_of
+from tests.pasted import report as pasted
 from tests.prescriptions import commands, finding
 
-KNOWLEDGE = load()
 OTHER = "0000:02:00.0"
 XID = f"NVRM: Xid (PCI:{ADDRESS[:-2]}): "
 LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.120  Fri Sep 13 10:10:01 UTC 2024"
@@ -48,16 +46,6 @@ LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.120  Fri Sep 13 10
 
 def causes(clues: Any, basis: str | None = None) -> set[str]:
     return {clue.cause for clue in clues if basis is None or clue.basis == basis}
-
-
-def pasted(body: str) -> Report:
-    report = judge(evidence_of(body.encode()), KNOWLEDGE)
-    assert report.diagnosis.crashes == ()
-    return report
-
-
-def root(report: Report) -> str | None:
-    return report.diagnosis.root.cause if report.diagnosis.root is not None else None
 
 
 # ---------------------------------------------------------------- which lines of a log are past
@@ -112,8 +100,8 @@ def test_a_pasted_text_of_the_past_is_a_suspicion_and_a_present_line_the_cause()
     report = pasted(before)
     assert (report.verdict, [one.cause for one in report.diagnosis.suspects]) == ("undecided", ["gpu-fell-off-bus"])
     assert report.diagnosis.ask
-    assert root(pasted(f"[ 500.1] {LOADED}\n" + before.split("\n")[0])) == "gpu-fell-off-bus"
-    assert root(pasted(before + f"[ 600.1] {XID}119, Timeout waiting for RPC from GSP! Expected function 76")) == "gsp-firmware-failure"
+    assert cause_of(pasted(f"[ 500.1] {LOADED}\n" + before.split("\n")[0])) == "gpu-fell-off-bus"
+    assert cause_of(pasted(before + f"[ 600.1] {XID}119, Timeout waiting for RPC from GSP! Expected function 76")) == "gsp-firmware-failure"
 
 
 TABLE = """Sat Nov 21 10:45:34 2026
@@ -140,7 +128,7 @@ def test_a_gpu_that_answered_days_later_has_not_fallen_off_the_bus(stamp: str, o
     line = f"{stamp} NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus."
     assert (past(line, *TABLE.split("\n")) == [1]) is old
     report = pasted(f"{line}\n{TABLE}")
-    assert (root(report) is None) is old
+    assert (cause_of(report) is None) is old
     other = line.replace("0000:01:00", "0000:02:00")
     assert past(other, *TABLE.split("\n")) == []
 
@@ -195,14 +183,14 @@ def faults(*events: tuple[int, str, int]) -> Report:
 
 
 def test_one_program_that_faults_is_at_fault() -> None:
-    assert root(faults((1, "a", 1))) == "program-memory-fault"
-    assert root(faults((1, "a", 1), (1, "a", 1), (1, "a", 2), (2, "a", 4))) == "program-memory-fault"
+    assert cause_of(faults((1, "a", 1))) == "program-memory-fault"
+    assert cause_of(faults((1, "a", 1), (1, "a", 1), (1, "a", 2), (2, "a", 4))) == "program-memory-fault"
 
 
 @pytest.mark.parametrize("events", [((1, "a", 1), (2, "a", 1), (3, "a", 1)), ((1, "a", 1), (2, "b", 4), (3, "c", 5))])
 def test_faults_of_several_programs_in_one_place_make_the_gpu_suspect(events: tuple[tuple[int, str, int], ...]) -> None:
     report = faults(*events)
-    assert root(report) is None
+    assert cause_of(report) is None
     assert [one.cause for one in report.diagnosis.suspects] == ["gpu-computes-wrong", "program-memory-fault"]
     assert any("gpu-computes-wrong" in ask.tells_apart for ask in report.diagnosis.ask)
 

@@ -19,7 +19,6 @@ import pytest
 from cudadoctor.fleet import comparing
 from cudadoctor.fleet.comparing import Compared
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.use import GpuProcess, GpuUse, Outcome, Reason, Used
 from cudadoctor.report import comparison_text, run_text
@@ -29,8 +28,8 @@ from cudadoctor.report.page import Style
 from cudadoctor.sources import recording
 from tests.cases import every
 from tests.command_line import ROOT, environment, evidence_of, host, run
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE: Knowledge = load()
 MIB = 1 << 20
 MOST_MEMORY = 300 * MIB
 MOST_SECONDS = 90.0  # a guard against what never ends, on a machine that does other things too; most need less than one

@@ -20,8 +20,9 @@ from cudadoctor.report.clean import clean
 from cudadoctor.report.text import STATUS_STYLE
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, ROOT, host, run
+from tests.judging import KNOWLEDGE
 from tests.report_pages import Node, page_of, page_tree, saying, tree
-from tests.test_formats import EVIL, KNOWLEDGE, NARROW, report_of
+from tests.test_formats import EVIL, NARROW, report_of
 from tests.test_report_text import CONTROL, HOSTILE
 
 ATTRIBUTES = {
@@ -43,7 +44,7 @@ def commands(page: Node) -> list[str]:
 
 
 # ---------------------------------------------------------------- structure
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_a_page_has_its_landmarks_and_headings(name: str) -> None:
     page = page_tree(name)
     html = page.one("html")
@@ -58,7 +59,7 @@ def test_a_page_has_its_landmarks_and_headings(name: str) -> None:
     assert all(section.inner for section in page.all("section"))
 
 
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_verdict_and_cause_stand_at_the_top_and_nothing_is_left_out(name: str) -> None:
     report = report_of(name)
     page = page_tree(name)
@@ -82,7 +83,7 @@ def test_verdict_and_cause_stand_at_the_top_and_nothing_is_left_out(name: str) -
         assert all(finding.title in body for finding in diagnosis.suspects)
 
 
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_every_command_has_its_copy_button(name: str) -> None:
     report = report_of(name)
     steps = (*(report.prescription.steps if report.prescription else ()), *(step for leg in report.way for step in leg.steps))
@@ -95,7 +96,7 @@ def test_every_command_has_its_copy_button(name: str) -> None:
     assert numbers == list(range(1, len(steps) + 1))
 
 
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_quotes_stand_with_their_line_numbers(name: str) -> None:
     report = report_of(name)
     page = page_tree(name)
@@ -109,7 +110,7 @@ def test_quotes_stand_with_their_line_numbers(name: str) -> None:
         assert (words.where(quote), list(zip(numbers, [line or "\u00a0" for line in lines], strict=True))) in figures
 
 
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_gpus_rows_requirements_and_figures_are_all_there(name: str) -> None:
     report = report_of(name)
     page = page_tree(name)
@@ -166,7 +167,7 @@ def test_the_administrators_steps_stand_under_a_heading_and_numbers_go_on() -> N
 
 
 # ---------------------------------------------------------------- one file, no network, nothing of a machine's in the markup
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_a_page_loads_nothing_and_runs_only_its_own_script(name: str) -> None:
     page = page_tree(name)
     assert {attribute for node in page.below for attribute in node.attributes} <= ATTRIBUTES

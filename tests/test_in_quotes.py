@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.in_quotes import Beside, InQuotes, opened
-from cudadoctor.sources.pasted import evidence_of
+from tests.judging import KNOWLEDGE
+from tests.pasted import report, root
 
-KNOWLEDGE = load()
 MESSAGE = "CUDA error: device-side assert triggered"
 
 
@@ -92,14 +90,12 @@ def test_where_a_quotation_begins(line: str, at: int, expected: int | None) -> N
     ],
 )
 def test_nothing_is_claimed_of_such_a_text(text: str) -> None:
-    assert judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis.root is None
+    assert root(text) is None
 
 
 def test_a_run_of_tests_that_passed_hides_nothing_that_came_after() -> None:
     text = f"$ pytest\n=== 3 passed in 1.2s ===\n$ python train.py\nRuntimeError: {MESSAGE}\n"
-    root = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis.root
-    assert root is not None
-    assert root.cause == "program-device-assert"
+    assert root(text) == "program-device-assert"
 
 
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
@@ -144,13 +140,10 @@ ONLY_SPOKEN_OF = (
 
 @pytest.mark.parametrize("text", WRAPPED)
 def test_a_paragraph_that_is_one_quotation_counts(text: str) -> None:
-    root = judge(evidence_of(text.format(MISMATCH).encode()), KNOWLEDGE).diagnosis.root
-    assert root is not None
-    assert root.cause == "driver-version-mismatch"
+    assert root(text.format(MISMATCH)) == "driver-version-mismatch"
 
 
 @pytest.mark.parametrize("text", ONLY_SPOKEN_OF)
 def test_a_paragraph_that_only_speaks_of_a_message_does_not(text: str) -> None:
-    found = judge(evidence_of(text.format(MISMATCH).encode()), KNOWLEDGE).diagnosis
-    assert found.root is None
-    assert not found.suspects
+    found = report(text.format(MISMATCH)).diagnosis
+    assert (found.root, found.suspects) == (None, ())

@@ -17,10 +17,10 @@ from cudadoctor.knowledge.load import Knowledge, KnowledgeError, load
 from cudadoctor.model.explanation import Subject
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
 ROOT = Path(__file__).parent.parent
 TABLES = sorted((ROOT / "cudadoctor" / "knowledge" / "tables").glob("*.toml"))
-KNOWLEDGE = load()
 IDS = set(KNOWLEDGE.causes)
 TABLE_PROPERTIES = (
     "causes", "recipes", "architectures", "capabilities", "chip_prefixes", "chip_ranges", "branches", "distributions", "package_rules",

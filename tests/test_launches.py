@@ -10,15 +10,14 @@ import pytest
 
 from cudadoctor import api
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.values import LAUNCH
 from cudadoctor.parsers import launches
 from cudadoctor.parsers.base import Text
 from cudadoctor.report import smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import evidence_of
+from tests.judging import KNOWLEDGE, cause_of
 
-KNOWLEDGE = load()
 REFUSED = {
     "numba": "numba.cuda.cudadrv.driver.CudaAPIError: [1] Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE",
     "cuda": "CUDA error: invalid configuration argument",
@@ -63,8 +62,7 @@ def test_other_lines_are_none(line: str) -> None:
 )
 def test_the_fix_names_the_right_configuration(form: str, line: str, fitting: str) -> None:
     report = api.explain(f"  File 'a.py', line 3\n    {line}\n{REFUSED[form]}\n")
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == "program-launch-config"
+    assert cause_of(report) == "program-launch-config"
     assert report.prescription is not None
     assert fitting in report.prescription.steps[0].text
 

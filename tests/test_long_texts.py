@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
 from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.sources import inputs, pasted
 from cudadoctor.sources.pasted import evidence_of
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 STEP = "2026-11-21 10:00:00,000 INFO worker {}: step {} loss 0.1234 and some more words to fill the line"
 NO_DEVICE = "RuntimeError: CUDA error: no CUDA-capable device is detected"
 RARE = "nvidia-container-cli: something that stands here once"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client
 
 from cudadoctor.knowledge.load import load
 from tests.command_line import ROOT, host
@@ -33,6 +32,14 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+def connected(folder: Path, *options: str) -> Any:
+    """A client of a server that is started in this folder."""
+    from mcp import Client, StdioServerParameters, stdio_client  # a second, which only the process that runs these tests needs
+
+    program = str(Path(sys.executable).with_name("cudadoctor"))
+    return Client(stdio_client(StdioServerParameters(command=program, args=["mcp", *options], cwd=folder)))
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one server answers. It is started in a folder whose modules would betray themselves."""
@@ -43,8 +50,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w')")
 
     async def talk() -> dict[str, Any]:
-        program = str(Path(sys.executable).with_name("cudadoctor"))
-        async with Client(stdio_client(StdioServerParameters(command=program, args=["mcp"], cwd=folder))) as client:
+        async with connected(folder) as client:
             return {
                 "tools": (await client.list_tools()).tools,
                 "answers": [await client.call_tool(name, arguments) for name, arguments in QUESTIONS],
@@ -84,8 +90,7 @@ def test_the_interpreter_is_the_word_of_whoever_starts_the_server(tmp_path: Path
         (tmp_path / name).chmod(0o755)
 
     async def talk(*options: str) -> None:
-        program = str(Path(sys.executable).with_name("cudadoctor"))
-        async with Client(stdio_client(StdioServerParameters(command=program, args=["mcp", *options], cwd=tmp_path))) as client:
+        async with connected(tmp_path, *options) as client:
             for tool in ("check", "suggest_fix"):
                 await client.call_tool(tool, {"python": "./theirs"})
 

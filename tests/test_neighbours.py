@@ -16,13 +16,12 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
+from tests.judging import KNOWLEDGE, cause_of
 
 ROOT = Path(__file__).resolve().parent.parent / "fixtures"
-KNOWLEDGE = load()
 UNDECIDED = "undecided"
 _SEPARATORS = re.compile(r"\s*(?:;|&&|\|\|)\s*")
 
@@ -68,8 +67,7 @@ def test_a_tie_is_named_after_its_causes(name: str) -> None:
 def test_the_open_text(name: str) -> None:
     found, case = report(text(name, "open")), CASES[name]
     if case.open != UNDECIDED:
-        assert found.diagnosis.root is not None
-        assert found.diagnosis.root.cause == case.open
+        assert cause_of(found) == case.open
         return
     assert found.verdict == UNDECIDED
     assert found.diagnosis.root is None

@@ -13,14 +13,12 @@ import pytest
 
 from cudadoctor.commands import examining
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, programs, readers
 from cudadoctor.sources.children import Child
 from tests.command_line import ROOT, evidence_of
-
-KNOWLEDGE = load()
+from tests.judging import KNOWLEDGE, cause_of
 
 
 def judged(evidence: Evidence, **changes: dict[str, object]) -> Report:
@@ -57,8 +55,7 @@ def test_a_library_of_another_processor_is_named() -> None:
     item = Item(id="driver-libraries", kind="listing", what="driver libraries", status="ok", stdout=line)
     items = (*(one for one in evidence.items if one.id != "driver-libraries"), item)
     report = judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == "driver-libraries-incomplete"
+    assert cause_of(report) == "driver-libraries-incomplete"
     assert any("ELF for AArch64" in quote.text for quote in report.diagnosis.root.evidence)
 
 
@@ -105,8 +102,7 @@ def test_an_nvidia_smi_that_cannot_be_executed_is_a_warning_and_no_fault_of_the_
     report = judged(evidence_of("h200-healthy"), nvidia_smi=said)
     row = next(row for row in report.checks if row.id == "nvidia-smi")
     assert (report.verdict, row.status, row.summary) == ("degraded", "warn", "nvidia-smi cannot be executed here")
-    assert report.diagnosis.root is not None
-    assert report.diagnosis.root.cause == "nvidia-smi-missing"
+    assert cause_of(report) == "nvidia-smi-missing"
     assert report.prescription is not None
     assert "damaged" in report.prescription.steps[0].text
 

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 import cudadoctor.parsers
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import ENVIRONMENT
@@ -24,8 +23,8 @@ from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.read import read
 from tests.cases import every
 from tests.command_line import HEALTHY, changed
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
 ORIGINS = ("recorded", "seed", "reproduced", "reconstructed")
 

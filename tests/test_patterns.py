@@ -19,17 +19,17 @@ import pytest
 
 import cudadoctor.checks
 import cudadoctor.parsers
-from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.parsers import error_codes, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.sources.redact import redact
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
 pytestmark = pytest.mark.long  # every pattern on 100 kB of noise; tests/test_pumping.py looks at a share of them in each run
 
-KNOWLEDGE = load()
 SIZE = 1_000_000  # characters
 LIMIT = 20.0  # seconds; a quadratic pattern takes hours
 FILLERS = ("", " ", "\n", "a", "0", ".", "/", " x ", "\n  ")

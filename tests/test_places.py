@@ -18,7 +18,8 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import CudaVersion
 from tests.facts_builder import State, host, ladder, nodes
-from tests.pasted import KNOWLEDGE, report, root, suspects
+from tests.judging import KNOWLEDGE
+from tests.pasted import report, root, suspects
 from tests.prescriptions import commands, written
 
 NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from cudadoctor import policy
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.report import Report, RequirementResult
@@ -26,9 +25,8 @@ from cudadoctor.report.json import schema
 from cudadoctor.sources import pasted
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
-KNOWLEDGE = load()
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(schema()))
 TODAY = dt.date(2026, 11, 21)
 H200 = "h200-healthy"

@@ -15,15 +15,13 @@ from cudadoctor import policy
 from cudadoctor.commands import policy_file
 from cudadoctor.commands.policy_file import PolicyError, gathered
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Ignore, Policy, Requirements
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
-from tests.judging import report_of, with_policy
+from tests.judging import KNOWLEDGE, cause_of, report_of, with_policy
 
-KNOWLEDGE = load()
 TODAY = dt.date(2026, 11, 21)
 NARROW = "pcie-link-x4"
 TWO_FAULTS = "row-remap-pending"  # row-remap-needed, and beside it ecc-uncorrectable
@@ -75,7 +73,7 @@ def test_after_its_date_it_counts_again(until: dt.date, counts: bool) -> None:
 def test_what_is_left_decides(causes: tuple[str, ...], root: str | None, verdict: str) -> None:
     report = without(TWO_FAULTS, *causes)
     assert report.verdict == verdict
-    assert (report.diagnosis.root.cause if report.diagnosis.root else None) == root
+    assert cause_of(report) == root
     assert (report.prescription.cause if report.prescription else None) == root
     assert {finding.cause for finding in report.diagnosis.also if finding.ignored is not None} == set(causes)
 

@@ -22,6 +22,7 @@ from cudadoctor.prescribe.families import resolved
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, packages
+from tests.judging import KNOWLEDGE
 from tests.pasted import report
 from tests.prescriptions import (
     AMPERE,
@@ -30,7 +31,6 @@ from tests.prescriptions import (
     FERMI,
     HOPPER,
     KEPLER,
-    KNOWLEDGE,
     PASCAL,
     RELEASE,
     RELEASES,

@@ -29,9 +29,9 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
+from tests.judging import KNOWLEDGE
 from tests.pasted import report
 from tests.prescriptions import (
-    KNOWLEDGE,
     PASCAL,
     RELEASE,
     commands,

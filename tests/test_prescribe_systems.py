@@ -26,11 +26,11 @@ from cudadoctor.prescribe.distribution import from_word, of_system
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import bus, facts_of, gpu, packages, user
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
     AMPERE,
     HOPPER,
     KEPLER,
-    KNOWLEDGE,
     PASCAL,
     RELEASE,
     commands,

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
@@ -22,8 +21,8 @@ from cudadoctor.sources.names_in_evidence import keeps
 from cudadoctor.sources.redact import redact, redacted
 from cudadoctor.sources.sensitive import Pseudonyms
 from tests.command_line import HEALTHY, evidence_of, lines, run
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE: Knowledge = load()
 CARRIERS = (
     "h200-healthy", "h200x2-default-gpu-full", "h200-in-use", "h200-memory-held-by-orphan", "shared-default-gpu-full", "gpu-fell-off-bus",
     "seed-mx250-python3-process", "no-gpu-slurm-login", "mig-slice-healthy", "wsl2-healthy", "windows-healthy-rtx3060", "h200-two-cupys",

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 import cudadoctor
-from cudadoctor.knowledge.load import load
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 from tests.pasted import first, root, suspects
 
-KNOWLEDGE = load()
 PACKAGE = Path(cudadoctor.__file__).parent
 
 SAID = {

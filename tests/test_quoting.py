@@ -8,6 +8,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.prescribe import placeholders
 from tests.cases import every
+from tests.judging import cause_of
 from tests.pasted import report
 
 FORMS = speech_of(load()).quoting
@@ -177,8 +178,7 @@ def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
     found = report(
         'raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")\nFailed to initialize NVML: GPU is lost\n'
     )
-    assert found.diagnosis.root is not None
-    assert found.diagnosis.root.cause == "gpu-fell-off-bus"
+    assert cause_of(found) == "gpu-fell-off-bus"
     assert found.diagnosis.also == () == found.notes
 
 

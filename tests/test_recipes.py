@@ -42,11 +42,11 @@ from cudadoctor.prescribe.shells import fill_shell, names, quoted, with_sudo
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, nodes, nvml, nvml_gpu, packages, user
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
     ALWAYS_KNOWN,
     HOPPER,
     KEPLER,
-    KNOWLEDGE,
     RELEASE,
     RELEASES,
     ROOT_USER,

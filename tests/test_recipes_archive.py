@@ -47,7 +47,8 @@ from cudadoctor.sources import recording
 from tests.cases import todays
 from tests.command_line import HOSTS
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
-from tests.prescriptions import DEVICES, KNOWLEDGE, LINUX, STEPS, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import DEVICES, LINUX, STEPS, finding
 from tests.test_way import MX250, of_host, planned
 
 network = pytest.mark.network

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.recipe import Action
@@ -22,8 +21,8 @@ from cudadoctor.sources import pasted
 from tests import judging
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, evidence_of, run
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 SCHEMA: dict[str, Any] = json.loads(schema())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 REPORT = {

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.report import fixing, smoke_text, text
@@ -21,9 +20,8 @@ from cudadoctor.report.text import Style
 from cudadoctor.sources import pasted
 from tests.cases import every
 from tests.command_line import HOSTS, NAMES, changed, evidence_of, lines, records
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
-KNOWLEDGE = load()
 GOLDEN = ("seed-gt740m-nouveau", "desktop-rtx3090-healthy", "driver-hung", "container-no-gpu-access", "numba-0.56-crashes-on-580")
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")

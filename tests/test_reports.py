@@ -19,13 +19,12 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "reports"
-KNOWLEDGE = load()
 HEALTHY = "healthy"
 DISTRIBUTION = "ubuntu-24.04"
 # Neither may fall: a cause named first for every text of a fault, and no blocking cause for a text without one.

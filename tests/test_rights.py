@@ -17,7 +17,8 @@ from cudadoctor.report.text import ADMINISTRATOR, AFTERWARDS, Style, render
 from tests.cases import every
 from tests.command_line import evidence_of, host, run
 from tests.facts_builder import environment, facts_of, user
-from tests.prescriptions import KNOWLEDGE, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import finding
 
 # ---------------------------------------------------------------- who can become root
 NOBODY_ELSE: dict[Any, Any] = {NVML: Nvml(code=0), PROCESSES: Processes(processes=())}

@@ -13,8 +13,7 @@ from cudadoctor.report import brief, screen
 from cudadoctor.report.page import Style
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, ROOT, host, run
-from tests.judging import report_of
-from tests.prescriptions import KNOWLEDGE
+from tests.judging import KNOWLEDGE, report_of
 
 SIZES = ((80, 24), (120, 40), (200, 50), (40, 24))
 

@@ -12,7 +12,8 @@ from cudadoctor.prescribe import prescribe
 from cudadoctor.prescribe.shells import sh
 from cudadoctor.sources import setting_files
 from tests.facts_builder import facts_of, user
-from tests.prescriptions import KNOWLEDGE, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import finding
 
 NAME = "CUDA_VISIBLE_DEVICES"
 

@@ -34,7 +34,8 @@ from cudadoctor.report.text import Style, render
 from cudadoctor.sources.redact import redact
 from tests.command_line import changed, evidence_of
 from tests.facts_builder import environment, facts_of
-from tests.prescriptions import KNOWLEDGE, commands, finding
+from tests.judging import KNOWLEDGE, cause_of
+from tests.prescriptions import commands, finding
 
 FULL, MIXED = "shared-default-gpu-full", "two-gpus-mixed-healthy"
 FAST, SLOW = "0000:41:00.0", "0000:01:00.0"
@@ -123,7 +124,7 @@ def test_a_hidden_gpu_and_one_that_nobody_asked_about_are_told_apart() -> None:
 # ---------------------------------------------------------------- the free GPU first
 def test_the_first_advice_is_the_free_gpu() -> None:
     report = report_of(FULL)
-    assert (report.diagnosis.root.cause if report.diagnosis.root else None, report.action) == (OTHERS, "free-gpu")
+    assert (cause_of(report), report.action) == (OTHERS, "free-gpu")
     assert report.prescription is not None
     first = report.prescription.steps[0]
     assert first.shell == f"export CUDA_VISIBLE_DEVICES={UUIDS[SLOW]}"
@@ -298,7 +299,7 @@ def test_memory_on_a_hidden_gpu_is_nobodys_fault() -> None:
 # ---------------------------------------------------------------- Slurm, and names in recordings
 def test_a_job_whose_node_keeps_devices_from_it() -> None:
     report = report_of("slurm-job-without-gpu")
-    assert (report.diagnosis.root.cause if report.diagnosis.root else None, report.action) == ("scheduler-gave-no-gpu", "request-gpu")
+    assert (cause_of(report), report.action) == ("scheduler-gave-no-gpu", "request-gpu")
     assert report.prescription is not None
     assert "srun --gpus=1" in commands(report.prescription)
 

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.judgement import Question
 from cudadoctor.prescribe import placeholders, shells
 from cudadoctor.prescribe.dialect import fill_powershell, for_cmd
 from cudadoctor.within.judging import answered
 from tests.command_line import changed
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 SINGLE = "'\u2018\u2019\u201a\u201b"  # what PowerShell takes for a single quote
 ATTACKS = (
     "x\u2019;Start-Process calc;\u2018", "x';calc;'", "x\u201a;calc", "$(calc)", "`$x", "a;b", "a|b", "a&b", "@x", "(calc)", "{calc}", "%PATH%", "x\u2013y",

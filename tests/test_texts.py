@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from cudadoctor.inventory.rungs import observe
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -17,9 +16,9 @@ from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
 from cudadoctor.sources import pasted
 from cudadoctor.texts import statements
 from tests.facts_builder import ADDRESS, fact, host, ladder, nvml, smi
+from tests.judging import KNOWLEDGE
 from tests.test_rungs import OTHER, two_gpus
 
-KNOWLEDGE = load()
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.parsers.out_of_memory import judged
+from tests.judging import cause_of
 from tests.pasted import first, report, root, suspects
 
 INSIDE = "root@098b49afe624:/# "
@@ -78,8 +79,7 @@ def test_a_driver_that_is_only_spoken_of_orders_the_suspects(words: str, likelie
 )
 def test_the_one_folder_in_a_malformed_value_is_what_to_set(value: str, path: str | None) -> None:
     found = report(f"export CUDA_HOME={value}\n" + NO_NVVM)
-    assert found.diagnosis.root is not None
-    assert found.diagnosis.root.cause == "cuda-home-wrong"
+    assert cause_of(found) == "cuda-home-wrong"
     assert found.prescription is not None
     commands = [step.shell for step in found.prescription.steps]
     assert (f"export CUDA_HOME={path}" if path else "unset CUDA_HOME") in commands

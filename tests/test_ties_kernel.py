@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import todays
-from tests.pasted import KNOWLEDGE, first, root, suspects
+from tests.judging import KNOWLEDGE
+from tests.pasted import first, root, suspects
 
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
 NONE = "RuntimeError: no CUDA-capable device is detected\n"

@@ -19,7 +19,8 @@ from cudadoctor.prescribe.steps import case_of
 from cudadoctor.sources import recording
 from tests.command_line import HOSTS, changed, records, run
 from tests.facts_builder import bus, facts_of, gpu
-from tests.prescriptions import KNOWLEDGE, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import finding
 
 MX250, FERMI_CARD = "1d13", "0dc4"
 KEPLER_PLAN = """\

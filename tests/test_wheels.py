@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.frameworks import build_words
 from cudadoctor.model.values import (
     ENVIRONMENT,
@@ -35,9 +34,9 @@ from cudadoctor.parsers.framework_builds import builds_of
 from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.steps import case_of
 from tests.facts_builder import bus, facts_of
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import finding
 
-KNOWLEDGE = load()
 GPU = Ladder(devices=(CudaDevice(index=0, name="NVIDIA GeForce RTX 3090"),))
 
 

@@ -19,6 +19,7 @@ from cudadoctor.sources.host import Plan, collect
 from cudadoctor.sources.probes import PROBES
 from cudadoctor.sources.readers import READERS
 from tests.command_line import HOSTS
+from tests.judging import cause_of
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="stands in for Windows with programs of a Linux shell")
 VERSION = "Microsoft Windows [Version 10.0.19045]\nEdition: Core\nMachine: AMD64\n"
@@ -90,8 +91,7 @@ def test_an_adapter_with_windows_own_driver(tmp_path: Path, monkeypatch: pytest.
     assert inventory is not None
     assert (inventory.status, inventory.source) == ("ok", "Get-CimInstance Win32_PnPEntity")
     report = judged(evidence)
-    assert report.diagnosis.root is not None
-    assert (report.verdict, report.diagnosis.root.cause) == ("broken", "driver-not-installed")
+    assert (report.verdict, cause_of(report)) == ("broken", "driver-not-installed")
     assert (report.machine.system, report.machine.distribution) == ("Windows", "windows 10")
     recording.write(evidence, str(tmp_path / "recording"))
     assert judged(recording.read(str(tmp_path / "recording"))).diagnosis.root == report.diagnosis.root

@@ -34,8 +34,9 @@ from cudadoctor.prescribe.dialect import for_cmd, in_powershell, portable
 from tests.cases import every
 from tests.command_line import changed, evidence_of, lines, records
 from tests.facts_builder import fact, facts_of, host, ladder, nvml
+from tests.judging import KNOWLEDGE, cause_of
 from tests.pasted import root
-from tests.prescriptions import KNOWLEDGE, shells, written
+from tests.prescriptions import shells, written
 
 HEALTHY, BASIC = "windows-healthy-rtx3060", "windows-basic-display-adapter"
 SYSTEM = Kernel(system="Windows", release="10.0.19045")
@@ -345,8 +346,7 @@ def test_windows_without_an_nvidia_gpu() -> None:
 
     for change in (without, lambda _: '{"Count":0}\n'):
         made = report(changed(BASIC, {"pnp-devices": change, "video-controllers": change}))
-        assert made.diagnosis.root is not None
-        assert made.diagnosis.root.cause == "no-nvidia-gpu"
+        assert cause_of(made) == "no-nvidia-gpu"
     cut = report(
         changed(BASIC, {"pnp-devices": lambda text: "".join(text.splitlines(keepends=True)[:3]), "video-controllers": lambda _: ""})
     )

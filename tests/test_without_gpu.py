@@ -21,8 +21,9 @@ from cudadoctor.sources.readers import READERS
 from tests.command_line import changed, evidence_of, host, run
 from tests.facts_builder import facts_of, no_driver
 from tests.facts_builder import host as facts_of_host
+from tests.judging import KNOWLEDGE
 from tests.pasted import report as report_of_text
-from tests.prescriptions import KNOWLEDGE, finding, shells
+from tests.prescriptions import finding, shells
 
 CAUSE = "no-nvidia-gpu"
 BRIDGE = PciFunction(address="0000:00:00.0", vendor="8086", device="0c04", class_code="0600", driver_known=True, line=1)

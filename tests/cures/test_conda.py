@@ -29,7 +29,8 @@ from cudadoctor.prescribe.steps import case_of
 from tests.cures.conda_packages import write_channel
 from tests.cures.stub_packages import must
 from tests.facts_builder import facts_of, nvml, nvml_gpu
-from tests.prescriptions import KNOWLEDGE, STEPS, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import STEPS, finding
 
 pytestmark = [pytest.mark.cures, pytest.mark.skipif(sys.platform != "linux", reason="the packages are for Linux")]
 FOLDER = "/opt/my env"  # of the environment, as the lines name it; it lies in a folder of the test's

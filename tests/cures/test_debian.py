@@ -20,7 +20,8 @@ from cudadoctor.model.values import ENVIRONMENT as VARIABLES
 from cudadoctor.model.values import KERNEL, PCI, SET_IN, USER, Environment, Kernel, SetIn
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import bus, facts_of, gpu
-from tests.prescriptions import AMPERE, KNOWLEDGE, ROOT_USER, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import AMPERE, ROOT_USER, finding
 
 READY = sys.platform == "linux" and os.geteuid() == 0 and shutil.which("debootstrap") is not None
 pytestmark = [pytest.mark.cures, pytest.mark.skipif(not READY, reason="needs root and debootstrap")]

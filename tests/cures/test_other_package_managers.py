@@ -28,7 +28,8 @@ from cudadoctor.prescribe import prescribe
 from tests.cures import stub_packages as stubs
 from tests.cures.stub_packages import Stub, must
 from tests.facts_builder import bus, facts_of, gpu, packages
-from tests.prescriptions import AMPERE, DEVICES, HOPPER, KNOWLEDGE, PASCAL, ROOT_USER, finding
+from tests.judging import KNOWLEDGE
+from tests.prescriptions import AMPERE, DEVICES, HOPPER, PASCAL, ROOT_USER, finding
 from tests.test_recipes_archive import RECIPES
 
 READY = sys.platform == "linux" and os.geteuid() == 0 and shutil.which("debootstrap") is not None

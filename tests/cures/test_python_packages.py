@@ -23,7 +23,7 @@ from cudadoctor.prescribe import undo_of
 from cudadoctor.sources import python_packages, trust
 from cudadoctor.sources.interpreters import worker_path
 from tests.command_line import changed, lines, records
-from tests.prescriptions import KNOWLEDGE
+from tests.judging import KNOWLEDGE
 
 pytestmark = [pytest.mark.cures, pytest.mark.skipif(sys.platform == "win32", reason="Linux and WSL")]
 MACHINE = "h200-healthy"

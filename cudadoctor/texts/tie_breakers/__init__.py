@@ -1,14 +1,15 @@
 """Where a code in a user's text has several candidate causes, what the same text shows decides between them.
 
 The codes name candidates; each rule here reads the facts of the same text and raises one of them from suspicion to a finding. A
-module holds the rules of one matter; said.py and place.py are what they ask the text.
+module holds the rules of one matter; said.py and place.py are what they ask the text, joining.py writes a rule that only puts lines
+side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.texts.tie_breakers import (
@@ -25,12 +26,9 @@ from cudadoctor.texts.tie_breakers import (
     toolkit,
     versions,
 )  # fmt: skip
+from cudadoctor.texts.tie_breakers.joining import Tie
 from cudadoctor.texts.tie_breakers.said import Said
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
-Tie = Callable[[Said, Facts, "Knowledge"], Iterator[Clue]]
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
     *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,

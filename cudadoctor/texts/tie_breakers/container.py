@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, Smi
 from cudadoctor.model.version import CudaVersion
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
+from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, stated, suspected
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
 CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"
@@ -32,7 +30,7 @@ _UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom devi
 def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A container does not start, its image asks for a CUDA release, and a table shows a driver that has an older one."""
     lines = stated(said, HOOK) or suspected(said, HOOK) or suspected(said, TOOLKIT)
-    shown = Place(facts).said("requires-cuda")
+    shown = place_of(facts).said("requires-cuda")
     demand = _REQUIRED.search(shown[0].text) if shown else None
     if not lines or demand is None:
         return
@@ -52,53 +50,18 @@ def _accepts(demand: str, table: Fact[Smi]) -> bool:
     return module is not None and any(int(one["first"]) <= module.major < int(one["end"]) for one in _ALTERNATIVE.finditer(demand))
 
 
-def parts_of_the_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute."""
-    lines, shown = stated(said, LIBCUDA) or suspected(said, LIBCUDA), Place(facts).said("no-compute")
-    if lines and shown:
-        yield finding(CAPABILITIES, lines, shown)
-
-
-def none_let_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all."""
-    place = Place(facts)
-    lines, void = suspected(said, LIBCUDA, _INSUFFICIENT), place.said("void")
-    if lines and void and place.container:
-        yield finding(NO_ACCESS, lines, void)
-
-
-def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through."""
-    place = Place(facts)
-    lines, rules = suspected(said, NO_ACCESS, _NO_DEVICE), place.said("no-gpu-rule")
-    given = place.said("gpu-asked") or place.said("bare-nodes")
-    if lines and rules and given and not settled(said):
-        yield finding(LOST, lines, rules, given)
-
-
-def rules_not_written(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone."""
-    place = Place(facts)
-    lines, shown = suspected(said, LOST, _UNKNOWN_ERROR), place.said("no-cgroups")
-    if lines and shown and not place.said("rootless-engine"):
-        yield finding(MISCONFIGURED, lines, shown, setting="no-cgroups")
-
-
-def devices_in_another_folder(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read."""
-    lines, listed = stated(said, TOOLKIT, words=_UNRESOLVABLE), Place(facts).said("cdi-devices")
-    if lines and listed:
-        yield finding(MISCONFIGURED, lines, listed, setting="cdi-spec-dirs")
-
-
-def runtime_by_default(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else."""
-    lines, shown = suspected(said, TOOLKIT, OF_PLUGIN), Place(facts).said("nvidia-is-default")
-    if lines and shown and not settled(said):
-        yield finding(NO_ACCESS, lines, shown, basis="suspected")
-
-
 TIES = (
-    demand_of_the_image, parts_of_the_driver, none_let_in, rules_without_a_gpu, rules_not_written,
-    devices_in_another_folder, runtime_by_default,
-)  # fmt: skip
+    demand_of_the_image,
+    # libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute.
+    joined(CAPABILITIES, states(LIBCUDA), suspects(LIBCUDA), beside=("no-compute",)),
+    # NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all.
+    joined(NO_ACCESS, suspects(LIBCUDA, _INSUFFICIENT), beside=("void",), only_if=("in container",)),
+    # A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through.
+    joined(LOST, suspects(NO_ACCESS, _NO_DEVICE), beside=("no-gpu-rule", "gpu-asked|bare-nodes"), unsettled=True),
+    # The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone.
+    joined(MISCONFIGURED, suspects(LOST, _UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
+    # The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read.
+    joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=("cdi-devices",), setting="cdi-spec-dirs"),
+    # The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else.
+    joined(NO_ACCESS, suspects(TOOLKIT, OF_PLUGIN), beside=("nvidia-is-default",), unsettled=True, basis="suspected"),
+)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
 from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.withheld import tight
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, ENVIRONMENT, LIMITS, SMI, SMI_CSV, USER, DeviceNodes, Smi
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, SMI, SMI_CSV, USER, Smi
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
+from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, mention, stated, suspected, variable
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
@@ -48,20 +45,6 @@ def confidential(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(CONFIDENTIAL, *shown)
 
 
-def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The device is busy or unavailable (46), and the text speaks of the licence of a vGPU."""
-    lines, shown = suspected(said, MODE, _BUSY), mention(facts, "licence")
-    if lines and shown:
-        yield finding(VGPU, lines, shown)
-
-
-def host_of_a_vgpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch."""
-    lines, profile = stated(said, "gpu-init-failed"), Place(facts).said("vgpu-profile")
-    if lines and profile:
-        yield finding(VGPU, lines, profile)
-
-
 def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set."""
     lines = suspected(said, MODE, _BUSY)
@@ -72,19 +55,18 @@ def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def prohibited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A table that shows the mode Prohibited: no program can make a context there, whatever it says itself."""
-    for fact in facts.all(SMI):
-        for gpu in fact.value.gpus if fact.value is not None else ():
-            if gpu.compute_mode is not None and gpu.compute_mode.lower() == "prohibited":
-                yield finding(MODE, fact.line_of(gpu.line))
-                return
+    shown = next((line for mode, line in _modes(facts) if mode.lower() == "prohibited"), ())
+    if shown:
+        yield finding(MODE, shown)
+
+
+def _modes(facts: Facts) -> Iterator[tuple[str, Quotes]]:
+    """The compute mode of each GPU in tables, with its line."""
+    return ((gpu.compute_mode, fact.line_of(gpu.line)) for fact, gpu in gpus_of_tables(facts) if gpu.compute_mode is not None)
 
 
 def _mode_in_tables(facts: Facts) -> Quotes:
-    for fact in facts.all(SMI):
-        for gpu in fact.value.gpus if fact.value is not None else ():
-            if gpu.compute_mode is not None and _EXCLUSIVE.match(gpu.compute_mode):
-                return fact.line_of(gpu.line)
-    return ()
+    return next((line for mode, line in _modes(facts) if _EXCLUSIVE.match(mode)), ())
 
 
 def _mode_in_lists(facts: Facts) -> Quotes:
@@ -105,14 +87,10 @@ def mps_variable(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 # ---------------------------------------------------------------- MIG
 def mig_name(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A MIG instance is named and CUDA finds no device: nvidia-smi -L says whether there are others, or none at all."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Unknown):
-        return
-    value = variables_of(environment).get("CUDA_VISIBLE_DEVICES", "")
+    value, shown = variable(facts, "CUDA_VISIBLE_DEVICES")
     lines = suspected(said, INVALID, _NO_DEVICE) or suspected(said, MIG, _NO_DEVICE)
     if not value.startswith("MIG-") or not lines:
         return
-    shown = (variable_quote(environment, "CUDA_VISIBLE_DEVICES"),)
     values = {"variable": "CUDA_VISIBLE_DEVICES", "value": value, "entry": value.split(",")[0], "reason": "no MIG device has this name"}
     listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
     if not listed:
@@ -129,7 +107,7 @@ def mig_name(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def mig_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and nvidia-smi's table says that MIG is on. `nvidia-smi -L` shows whether there is an instance."""
     lines = suspected(said, MIG, _NO_DEVICE)
-    on = [fact.line_of(gpu.line) for fact in facts.all(SMI) for gpu in (fact.value.gpus if fact.value is not None else ()) if _on(gpu.mig)]
+    on = [fact.line_of(gpu.line) for fact, gpu in gpus_of_tables(facts) if (gpu.mig or "").startswith("Enabled")]
     listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
     if not lines or not on:
         return
@@ -137,10 +115,6 @@ def mig_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(MIG, lines, on[0])
     elif not listed:
         yield finding(MIG, lines, on[0], basis="suspected")
-
-
-def _on(mode: str | None) -> bool:
-    return mode is not None and mode.startswith("Enabled")
 
 
 def _is_list(fact: Fact[Smi]) -> bool:
@@ -168,64 +142,48 @@ def policy(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _answers_after(facts: Facts, quotes: Quotes) -> bool:
     """Whether nvidia-smi lists a GPU below these lines."""
-    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
-    return any((fact.quotes[0].first or 0) > (quotes[0].first or 0) for fact in tables)
+    return any((fact.quotes[0].first or 0) > (quotes[0].first or 0) for fact, _ in gpus_of_tables(facts))
 
 
 def closed_nodes(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Nothing is stated, and a listing shows a node that not everybody may open."""
-    found = facts.get(DEVICE_NODES)
-    if said or not isinstance(found, Fact) or found.value is None:
-        return
-    closed = next((node for node in needed(found.value) if node.mode[7:9] != "rw"), None)
-    if closed is not None:
+    found = facts.there(DEVICE_NODES)
+    closed = next((node for node in needed(found.need()) if node.mode[7:9] != "rw"), None) if found is not None and not said else None
+    if found is not None and closed is not None:
         yield finding(PERMISSION, found.line_of(closed.line)[:1], basis="suspected")
 
 
 def _open_to_user(facts: Facts) -> Quotes:
     """The nodes' lines where their mode lets everybody, or this user, read and write all of them."""
-    found, user = facts.get(DEVICE_NODES), facts.get(USER)
-    if not isinstance(found, Fact) or found.value is None:
+    found, known = facts.there(DEVICE_NODES), facts.value(USER)
+    if found is None:
         return ()
-    nodes: DeviceNodes = found.value
-    known = user.value if isinstance(user, Fact) else None
+    nodes = found.need()
     fitting = [node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known))]
     return found.line_of(fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
 
 
 def _in_container(facts: Facts, lines: Quotes) -> bool:
-    marks = facts.get(CONTAINER_MARKS)
-    return (isinstance(marks, Fact) and marks.present) or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
+    there = facts.there(CONTAINER_MARKS) is not None
+    return there or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
 
 
 # ---------------------------------------------------------------- nodes that a listing lacks
 def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
-    lines, place = suspected(said, UVM, _UNKNOWN), Place(facts)
+    lines, place = suspected(said, UVM, _UNKNOWN), place_of(facts)
     if not lines or not place.said("all-nodes"):
         return
-    bare, found = place.said("bare-nodes"), facts.get(DEVICE_NODES)
-    if isinstance(found, Fact) and found.value is not None and found.value.find(CONTROL) is not None:
-        if gpu_nodes(found.value) and found.value.find(MEMORY_NODE) is None:
-            yield finding(UVM, lines, found.line_of(gpu_nodes(found.value)[0].line))
+    bare, found = place.said("bare-nodes"), facts.there(DEVICE_NODES)
+    if found is not None and found.need().find(CONTROL) is not None:
+        nodes = gpu_nodes(found.need())
+        if nodes and found.need().find(MEMORY_NODE) is None:
+            yield finding(UVM, lines, found.line_of(nodes[0].line))
     elif bare and CONTROL in bare[0].text and FIRST in bare[0].text and MEMORY_NODE not in bare[0].text:
         yield finding(UVM, lines, bare)
 
 
-def node_of_a_minor(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number."""
-    place = Place(facts)
-    minor, listed = place.said("node-of-minor"), place.said("all-nodes")
-    if minor and listed and not place.container and not settled(said):
-        yield finding(NODES, minor, place.said("bare-nodes") or listed)
-
-
 # ---------------------------------------------------------------- sleep, forks, limits
-def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale."""
-    lines, shown = suspected(said, UVM, _UNKNOWN), mention(facts, "suspend")
-    if lines and shown:
-        yield finding(UVM, lines, shown)
 
 
 def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -241,17 +199,22 @@ def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
 def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA cannot start or ran out of memory, and the text shows a limit that is far too low for it."""
-    lines = suspected(said, CEILING, _FULL)
-    found = facts.get(LIMITS)
-    if not lines or not isinstance(found, Fact) or found.value is None:
-        return
-    low = tight(found.value)
-    if low is not None:
+    lines, found = suspected(said, CEILING, _FULL), facts.there(LIMITS)
+    low = tight(found.need()) if lines and found is not None else None
+    if found is not None and low is not None:
         yield finding(CEILING, lines, found.line_of(low.line), values={"limit": low.name, "value": low.words})
 
 
 TIES = (
-    confidential, not_licensed, host_of_a_vgpu, compute_mode, prohibited, mps_variable, mig_name, mig_on,
-    policy, closed_nodes, only_uvm_missing, node_of_a_minor, after_sleep,
-    not_initialised, limited,
-)  # fmt: skip
+    confidential,
+    # The device is busy or unavailable (46), and the text speaks of the licence of a vGPU.
+    joined(VGPU, suspects(MODE, _BUSY), beside=("licence",)),
+    # The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch.
+    joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
+    *(compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, only_uvm_missing),
+    # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.
+    joined(NODES, beside=("node-of-minor", "bare-nodes|all-nodes"), only_if=("all-nodes",), unless=("in container",), unsettled=True),
+    # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.
+    joined(UVM, suspects(UVM, _UNKNOWN), beside=("suspend",)),
+    *(not_initialised, limited),
+)

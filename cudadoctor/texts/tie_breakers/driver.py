@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.reading import Quotes, event_line, gpus, module_named
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -23,12 +25,9 @@ from cudadoctor.model.values import (
     SECURE_BOOT,
     TEGRA,
 )
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected, values_of
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
@@ -87,27 +86,20 @@ def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Packages of the driver for desktops and servers do not go together on a Jetson: they do not belong there at all."""
-    lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.get(NAMED_GPUS)
-    boards = [gpu for gpu in (named.value or () if isinstance(named, Fact) else ()) if "Jetson" in (gpu.name or "")]
-    if lines and boards and isinstance(named, Fact):
-        yield finding(PLATFORM, lines, named.line_of(boards[0].line))
+    lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.there(NAMED_GPUS)
+    boards = [named.line_of(gpu.line) for gpu in named.need() if "Jetson" in (gpu.name or "")] if named is not None else []
+    if lines and boards:
+        yield finding(PLATFORM, lines, boards[0])
 
 
 def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command."""
-    place = Place(facts)
+    place = place_of(facts)
     typed = tuple(quote for quote in place.said("linux-driver") if _DESKTOP_PACKAGE.search(quote.text))
     board, listed = place.said("jetson"), place.said("desktop-package") or typed
     lines = next((found for cause in _NOT_FOUND_ON_JETSON if (found := suspected(said, cause))), ())
     if lines and board and listed and not place.said("jetson-thor") and not settled(said):
         yield finding(PLATFORM, lines, board, listed)
-
-
-def built_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own."""
-    lines = stated(said, "driver-build-failed", words=_OF_TEGRA)
-    if lines:
-        yield finding(PLATFORM, lines)
 
 
 def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -124,30 +116,31 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
     """DKMS or a module file for the running kernel; modinfo without a path speaks of the running kernel by itself."""
     kernel, dkms, files = facts.value(KERNEL), facts.there(DKMS), facts.there(MODULE_FILES)
     release = kernel.release if kernel is not None else ""
-    for entry in dkms.need() if dkms is not None else ():
-        if entry.module.startswith("nvidia") and release and entry.kernel == release and entry.state.startswith("installed"):
-            return dkms.line_of(entry.line) if dkms is not None else ()
-    for file in files.need() if files is not None else ():
-        named = file.kernel is None and file.version is not None
-        if files is not None and traces.is_driver_module(file) and (named or (release and file.kernel == release)):
-            return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
+    if dkms is not None:
+        for entry in dkms.need():
+            if entry.module.startswith("nvidia") and release and entry.kernel == release and entry.state.startswith("installed"):
+                return dkms.line_of(entry.line)
+    if files is not None:
+        for file in files.need():
+            named = file.kernel is None and file.version is not None
+            if traces.is_driver_module(file) and (named or (release and file.kernel == release)):
+                return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
     return ()
 
 
 def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with the driver, or no device nodes, and all modules that the text shows are for other kernels than the running one."""
     lines = suspected(said, NOT_LOADED, _NOT_RUNNING) or stated(said, "device-nodes-missing")
-    kernel = facts.get(KERNEL)
-    if not lines or not isinstance(kernel, Fact) or kernel.value is None:
+    kernel = facts.there(KERNEL)
+    if not lines or kernel is None or _present(facts, LOADED_DRIVER):
         return
-    gone = Place(facts).said("kernel-gone")
-    if gone and not _present(facts, LOADED_DRIVER):
-        yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=kernel.value.release)
+    gone, release = place_of(facts).said("kernel-gone"), kernel.need().release
+    if gone:
+        yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=release)
         return
-    if _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
+    if _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
         return
     built = [*_kernels_of_files(facts), *_kernels_of_packages(facts)]
-    release = kernel.value.release
     if built and not any(_same_kernel(one, release) for one, _ in built):
         yield finding(MISSING, lines, kernel.some()[:1], built[0][1], kernel=release)
 
@@ -179,8 +172,8 @@ def _same_kernel(one: str, release: str) -> bool:
 
 def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with a driver that is installed, on a machine whose firmware checks signatures."""
-    lines, found = suspected(said, REFUSED), facts.get(SECURE_BOOT)
-    if not lines or not isinstance(found, Fact) or not found.value or stated(said, NOUVEAU):
+    lines, found = suspected(said, REFUSED), facts.there(SECURE_BOOT)
+    if not lines or found is None or not found.value or stated(said, NOUVEAU):
         return
     installed = _built_for_this_kernel(facts)
     yield finding(REFUSED, lines, found.some()[:1], installed, basis="derived" if installed else "suspected")
@@ -188,22 +181,21 @@ def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them."""
-    lines = suspected(said, "uvm-unavailable")
-    found = facts.get(MODULES)
-    if not lines or not isinstance(found, Fact) or found.value is None:
+    lines, found = suspected(said, "uvm-unavailable"), facts.there(MODULES)
+    if not lines or found is None:
         return
-    nvidia = found.value.find("nvidia")
-    if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.value.find("nvidia_uvm") is None:
+    nvidia = found.need().find("nvidia")
+    if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.need().find("nvidia_uvm") is None:
         yield finding("uvm-unavailable", lines, found.line_of(nvidia.line))
 
 
 def nouveau_in_the_way(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVIDIA's module found no device that it may have, and the kernel's lines before it show nouveau on a GPU."""
-    lines, log = suspected(said, NOUVEAU, _NONE_TO_HAVE), facts.get(KERNEL_LOG)
-    if not lines or not isinstance(log, Fact) or log.value is None or _present(facts, LOADED_DRIVER):
+    lines, log = suspected(said, NOUVEAU, _NONE_TO_HAVE), facts.there(KERNEL_LOG)
+    if not lines or log is None or _present(facts, LOADED_DRIVER):
         return
-    held = next((event for event in log.value.events if _NOUVEAU_HOLDS.search(event.text)), None)
-    if held is not None and not log.value.past(held.line, held.address):
+    held = next((event for event in log.need().events if _NOUVEAU_HOLDS.search(event.text)), None)
+    if held is not None and not log.need().past(held.line, held.address):
         yield finding(NOUVEAU, lines, (event_line(log, held),), driver="nouveau")
 
 
@@ -217,7 +209,7 @@ def switched_off(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none."""
-    place, lines = Place(facts), suspected(said, "vfio-bound")
+    place, lines = place_of(facts), suspected(said, "vfio-bound")
     shown = place.said("ids-for-guests")
     if not lines or not shown or settled(said) or not _present(facts, PCI):
         return
@@ -227,16 +219,9 @@ def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         yield finding("vfio-bound", lines, shown, listed[0].quotes[:1])
 
 
-def windows_without_a_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver's library is not found, and Windows drives the display with its own basic driver."""
-    lines, shown = stated(said, "libcuda-missing") or suspected(said, NOT_INSTALLED), Place(facts).said("basic-adapter")
-    if lines and shown:
-        yield finding(NOT_INSTALLED, lines, shown)
-
-
 def unloaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with the driver, and the text says that its modules were taken out by hand."""
-    lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), Place(facts).said("unloaded")
+    lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), place_of(facts).said("unloaded")
     if lines and shown and not settled(said) and not _present(facts, LOADED_DRIVER):
         yield finding(NOT_LOADED, lines, shown, basis="suspected")
 
@@ -246,7 +231,7 @@ def none_on_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
     The kernel saw one when it started: it left the bus since. In a laptop it may be switched off; a listing may show another machine's.
     """
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, NO_GPU) or suspected(said, NOT_INSTALLED) or stated(said, "libcuda-missing")
     shown = place.said("none-listed-there") or (() if _gpu_listed(facts) else place.said("none-listed"))
     if not lines or not shown or place.in_wsl or place.said("windows") or place.said("mac"):
@@ -322,14 +307,16 @@ TIES = (
     module_not_found,
     desktop_driver_on_jetson,
     desktop_packages_on_jetson,
-    built_on_jetson,
+    # The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own.
+    joined(PLATFORM, states("driver-build-failed", words=_OF_TEGRA)),
     secure_boot_on,
     built_for_other_kernels,
     module_there_but_not_loaded,
     nouveau_in_the_way,
     switched_off,
     ids_for_guests,
-    windows_without_a_driver,
+    # The driver's library is not found, and Windows drives the display with its own basic driver.
+    joined(NOT_INSTALLED, states("libcuda-missing"), suspects(NOT_INSTALLED), beside=("basic-adapter",)),
     unloaded,
     none_on_the_bus,
     uvm_out,

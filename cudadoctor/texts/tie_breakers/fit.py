@@ -7,12 +7,14 @@ nvidia-driver-550": that raises a suspicion, and puts it before the general ones
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Quotes, gpus
-from cudadoctor.model.facts import Fact, Facts, NotKnown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -21,20 +23,14 @@ from cudadoctor.model.values import (
     FRAMEWORKS,
     LOADED_DRIVER,
     NAMED_DRIVERS,
-    PCI,
-    SMI,
     TEGRA,
     WSL,
     NamedDrivers,
 )
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.texts.tie_breakers.driver import YOUNG, installed
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, suspected
+from cudadoctor.texts.tie_breakers.said import Said, finding, gpus_of_tables, settled, suspected
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
 
 TOO_OLD, TOO_NEW = "driver-too-old-for-gpu", "driver-too-new-for-gpu"
 REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
@@ -132,24 +128,22 @@ def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str
 def _gpu(facts: Facts, knowledge: Knowledge) -> _Family | None:
     """The one architecture of the text's GPUs: from a listing of the bus, products that it names, or a chip's code name."""
     found: dict[str, _Family] = {}
-    if isinstance(facts.get(PCI), Fact):
-        try:
-            listed = gpus(facts)
-        except NotKnown:
-            listed = ()
-        for gpu in listed:
-            family = architecture_of(gpu, knowledge)
-            if family is not None:
-                found.setdefault(family.id, _Family(family, gpu.quotes[:1], listed=True))
+    try:
+        listed = gpus(facts)
+    except NotKnown:
+        listed = ()
+    for gpu in listed:
+        family = architecture_of(gpu, knowledge)
+        if family is not None:
+            found.setdefault(family.id, _Family(family, gpu.quotes[:1], listed=True))
     for named in gpus_named(facts, knowledge) if not found else ():
         family = knowledge.architecture_of(named.capability)
         if family is not None:
             found.setdefault(family.id, _Family(family, named.quotes))
-    words = facts.get(NAMED_DRIVERS)
-    for chip in words.value.chips if not found and isinstance(words, Fact) and words.value is not None else ():
+    for chip in _words(facts).chips if not found else ():
         family = knowledge.architecture_of_chip(knowledge.chip_by_name(chip.name))
-        if family is not None and isinstance(words, Fact):
-            found.setdefault(family.id, _Family(family, words.line_of(chip.line)))
+        if family is not None:
+            found.setdefault(family.id, _Family(family, facts[NAMED_DRIVERS].line_of(chip.line)))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -186,7 +180,7 @@ def _words(facts: Facts) -> NamedDrivers:
 
 def _works(facts: Facts) -> bool:
     """Whether a table shows a GPU: its driver drives it."""
-    return any(fact.value is not None and fact.value.gpus for fact in facts.all(SMI))
+    return next(gpus_of_tables(facts), None) is not None
 
 
 def _elsewhere(facts: Facts) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts, Key, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts, Key
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
-    ENVIRONMENT,
     FRAMEWORKS,
     LISTED_PACKAGES,
     NAMED_DRIVERS,
@@ -23,16 +22,13 @@ from cudadoctor.model.values import (
     PCI,
     SETTING,
     SMI,
-    Framework,
     ListedPackage,
 )
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions
+from cudadoctor.texts.tie_breakers.joining import joined, suspects
+from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions, variable
 from cudadoctor.texts.tie_breakers.toolkit import driver_cuda_of_text, listed, needs_newer_driver
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
 LIBRARIES, CUDNN = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched"
@@ -73,20 +69,20 @@ _NO_GPU_SEEN = (CPU, "libcuda-missing", NEWER, "cuda-visible-devices-hides-all")
 # ---------------------------------------------------------------- no GPU is seen
 def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework sees no GPU: its build has no CUDA, or its CUDA is newer than the driver. A text that states a cause needs neither."""
-    fact = facts.get(FRAMEWORKS)
-    state = fact.value if isinstance(fact, Fact) else None
+    fact = facts.there(FRAMEWORKS)
+    state = fact.value if fact is not None else None
     lines = suspicions(said, CPU)[:1]
     complains = bool(lines) or (state is not None and state.available is False)
     if not complains or any(sure(one) or (one.basis == "suspected" and one.cause not in _NO_GPU_SEEN) for one in said):
         return
-    answer = fact.line_of(state.available_line) if isinstance(fact, Fact) and state is not None and state.available_line else ()
+    answer = fact.line_of(state.available_line) if fact is not None and state is not None and state.available_line else ()
     lines = lines or answer
     without = _built_without(facts)
     if without:
         listed_only = not suspicions(said, CPU) and bool(answer) and _LISTED.search(answer[0].text) and not _gpu_beside(facts)
         yield finding(CPU, lines, without, basis="suspected" if listed_only else "stated")  # the text says both
         return
-    built, driver = _built_with(fact, facts), driver_cuda_of_text(facts, knowledge)
+    built, driver = _built_with(facts), driver_cuda_of_text(facts, knowledge)
     if built is not None and driver is not None and needs_newer_driver(built[0], driver[0]):
         yield finding(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
     elif not suspicions(said, CPU):
@@ -128,24 +124,24 @@ def cpu_build_shown(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
 def _built_without(facts: Facts) -> Quotes:
     """The line that shows a framework without CUDA."""
-    fact = facts.get(FRAMEWORKS)
-    if isinstance(fact, Fact) and fact.value is not None:
-        state = fact.value
+    fact, packages = facts.there(FRAMEWORKS), facts.there(LISTED_PACKAGES)
+    if fact is not None:
+        state = fact.need()
         if state.built_with_cuda is False or (state.build is not None and _CPU_BUILD.search(state.build)):
             return fact.line_of(state.line)
-    packages = facts.get(LISTED_PACKAGES)
-    if isinstance(packages, Unknown) or packages.value is None:
+    if packages is None:
         return ()
-    for entry in packages.value.packages:
+    for entry in packages.need().packages:
         if entry.name in _WITHOUT_CUDA or (entry.name in _FRAMEWORKS and entry.build is not None and _CPU_BUILD.search(entry.build)):
             return packages.line_of(entry.line)
     return ()
 
 
-def _built_with(fact: Fact[Framework] | Unknown, facts: Facts) -> tuple[ToolkitVersion, Quotes] | None:
+def _built_with(facts: Facts) -> tuple[ToolkitVersion, Quotes] | None:
     """The CUDA that the framework was built with."""
-    state = fact.value if isinstance(fact, Fact) else None
-    if isinstance(fact, Fact) and state is not None:
+    fact = facts.there(FRAMEWORKS)
+    if fact is not None:
+        state = fact.need()
         if state.cuda is not None:
             return state.cuda, fact.line_of(state.line)
         number = _BUILT_WITH.search(state.build or "")
@@ -163,11 +159,11 @@ def _toolkit(number: re.Match[str]) -> ToolkitVersion:
 # ---------------------------------------------------------------- libraries
 def two_series(facts: Facts) -> Quotes:
     """The lines of two packages that are of different CUDA series; () where the text lists none."""
-    fact = facts.get(LISTED_PACKAGES)
-    if isinstance(fact, Unknown) or fact.value is None:
+    fact = facts.there(LISTED_PACKAGES)
+    if fact is None:
         return ()
     seen: dict[tuple[str, str], ListedPackage] = {}
-    for entry in fact.value.packages:
+    for entry in fact.need().packages:
         match = _SERIES.match(entry.name)
         if match is not None:
             seen.setdefault(("cupy" if match[2] else "nvidia", match[1] or f"cu{match[2]}"), entry)
@@ -197,7 +193,7 @@ def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     elif mixed:
         yield finding(MIXED, lines[:1], mixed)
     elif any(_SYMBOL.search(quote.text) for quote in lines):
-        no_path = Place(facts).said("no-library-path")
+        no_path = place_of(facts).said("no-library-path")
         if no_path and _OF_PACKAGES.search(lines[0].text):
             yield finding(MIXED, lines[:1], no_path)
         else:
@@ -206,10 +202,8 @@ def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _foreign_path(facts: Facts) -> Quotes:
     """LD_LIBRARY_PATH with a folder of CUDA libraries."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Unknown) or not _FOREIGN.search(variables_of(environment).get("LD_LIBRARY_PATH", "")):
-        return ()
-    return (variable_quote(environment, "LD_LIBRARY_PATH"),)
+    value, shown = variable(facts, "LD_LIBRARY_PATH")
+    return shown if _FOREIGN.search(value) else ()
 
 
 def mixed_packages(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -223,21 +217,13 @@ def mixed_packages(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The framework says that libraries are missing and not which: cuDNN where cuDNN alone is named elsewhere, else the framework's set."""
     lines = suspicions(said, LIBRARIES)
-    absent = Place(facts).said("no-cudnn")
+    absent = place_of(facts).said("no-cudnn")
     if absent and lines and suspicions(said, CUDNN) and not stated(said, LIBRARIES, CUDNN, PATH):
         yield finding(CUDNN, lines[:1], absent)
         return
     both = tuple(quote for quote in lines if not _CUDA_LIBRARY.search(quote.text) and quote in suspicions(said, CUDNN))
     if both and not stated(said, LIBRARIES, CUDNN, PATH):
         yield finding(LIBRARIES, both[:1])
-
-
-# ---------------------------------------------------------------- whose module it is
-def core_attribute(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A package lacks what every release of it has: another file of that name is likelier than versions that do not fit."""
-    lines = suspicions(said, SHADOWED, _CORE)
-    if lines and not stated(said, SHADOWED, ABI):
-        yield finding(SHADOWED, lines[:1], basis="suspected")
 
 
 # ---------------------------------------------------------------- CUDA's Python bindings
@@ -262,6 +248,7 @@ TIES = (
     wrong_library,
     mixed_packages,
     libraries_unnamed,
-    core_attribute,
+    # A package lacks what every release of it has: another file of that name is likelier than versions that do not fit.
+    joined(SHADOWED, suspects(SHADOWED, _CORE), unless_stated=(SHADOWED, ABI), basis="suspected"),
     bindings,
 )

@@ -6,23 +6,33 @@ Such words are the weakest evidence. They name what is likeliest and put it befo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.reading import Quotes, merged
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, in_words, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
+from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.said import (
+    Said,
+    codes,
+    finding,
+    gpus_of_tables,
+    in_words,
+    lists,
+    nobody_computes,
+    settled,
+    suspected,
+)
 
 NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
 ON_CPU, CPU_BUILD = "program-not-on-gpu", "framework-cpu-build"
 WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
+MODULE_MISSING = "driver-module-missing-for-kernel"
+ELSEWHERE = ("in container", "in WSL", "windows")  # not all of the machine's processes are listed there
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 # Kind of place -> why a program sees no GPU there, likeliest first.
 _WHERE = (
@@ -37,51 +47,26 @@ _NO_REQUEST = lazy(r"driver error: failed to process request")
 _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
 
 
-# ---------------------------------------------------------------- memory
-def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
-    place = Place(facts)
-    inside = place.container or place.in_wsl or place.said("windows")
-    shown = place.said("left-over") or (() if inside else place.said("nobody-listed"))
-    if shown and not settled(said):
-        for cause in (ZOMBIE, OTHERS):
-            yield finding(cause, shown, basis="suspected")
-
-
-def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Out of memory without figures, and the text says that somebody else uses the card."""
-    place = Place(facts)
-    shown, lines = place.said("held"), suspected(said, OTHERS)
-    if shown and lines and not stated(said, OWN):
-        yield finding(OTHERS, lines, shown, basis="suspected")
-
-
 # ---------------------------------------------------------------- a program beside the GPU
 def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA is available and the program says that its model is on the CPU; or nothing is said at all, and a card that works lies idle."""
     if any(clue.cause != CPU_BUILD and not clue.advice for clue in said):
         return
-    place = Place(facts)
+    place = place_of(facts)
     works, shown = _answer(facts, available=True), place.said("on-cpu")
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
         return
-    table = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
+    table = next((listed.table.some()[:1] for listed in gpus_of_tables(facts)), ()) or nobody_computes(facts)
     if not said and table and place.said("idle"):
         for cause in (ON_CPU, CPU_BUILD):
             yield finding(cause, place.said("idle"), table, basis="suspected")
 
 
-def _nobody_computes(facts: Facts) -> Quotes:
-    """The heading of a list of compute processes that has none, and is known to end there."""
-    tables = (fact for fact in facts.all(SMI_CSV) if fact.value is not None)
-    return next((fact.some()[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
-
-
 # ---------------------------------------------------------------- nvidia-smi alone
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
-    place = Place(facts)
+    place = place_of(facts)
     absent = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
     works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
     if absent and works and not settled(said):
@@ -90,10 +75,11 @@ def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _answer(facts: Facts, *, available: bool) -> Quotes:
     """The line with PyTorch's answer to the question whether CUDA is available."""
-    state = facts.get(FRAMEWORKS)
-    if not isinstance(state, Fact) or state.value is None or state.value.available is not available or state.value.built_with_cuda is False:
+    found = facts.there(FRAMEWORKS)
+    if found is None or found.need().available is not available or found.need().built_with_cuda is False:
         return ()
-    return state.line_of(state.value.available_line)[:1] if state.value.available_line else state.some()[:1]
+    line = found.need().available_line
+    return found.line_of(line)[:1] if line else found.some()[:1]
 
 
 def _module(facts: Facts) -> Quotes:
@@ -108,7 +94,7 @@ def _module(facts: Facts) -> Quotes:
 # ---------------------------------------------------------------- nothing but words
 def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The user describes what a cause looks like, and no message states any."""
-    place = Place(facts)
+    place = place_of(facts)
     for cause in place.setting.words if not settled(said) else ():
         if cause in knowledge.causes:
             lines = place.said(cause)
@@ -117,7 +103,7 @@ def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
-    place = Place(facts)
+    place = place_of(facts)
     shown = place.said("none-seen")
     if said or not shown:
         return
@@ -131,7 +117,7 @@ def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
-    place = Place(facts)
+    place = place_of(facts)
     if settled(said) or place.said("gpu-asked") or place.said("wsl"):
         return
     lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)
@@ -144,44 +130,11 @@ def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(NO_ACCESS, lines, inside, basis="suspected")
 
 
-# ---------------------------------------------------------------- WSL
-def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
-    place = Place(facts)
-    lines, wsl = stated(said, HOOK, words=_NO_REQUEST), place.in_wsl
-    if lines and wsl:
-        yield finding(WSL_GPU, lines, wsl)
-
-
-def no_module_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own."""
-    place = Place(facts)
-    lines, wsl = stated(said, "driver-not-loaded", words=_NOT_RUNNING), place.in_wsl
-    if lines and wsl:
-        yield finding(WSL_GPU, lines, wsl)
-
-
-def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Any complaint that no GPU is to be had, in WSL 1, which has none."""
-    old = Place(facts).wsl_1
-    if old and not settled(said):
-        yield finding(WSL_GPU, old, basis="suspected")
-
-
-def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it."""
-    lines = stated(said, "driver-module-missing-for-kernel", words=_OF_MICROSOFT) or suspected(
-        said, "driver-module-missing-for-kernel", _OF_MICROSOFT
-    )
-    if lines:
-        yield finding(WSL_DRIVER, lines)
-
-
 # ---------------------------------------------------------------- clocks
 def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
-    for fact in facts.all(SMI_CSV):
-        for name in SLOWED if fact.value is not None else ():
+    for fact in lists(facts):
+        for name in SLOWED:
             column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
             if any(value.strip() == "Active" for value in column or ()):
                 yield finding("thermal-or-power-throttling", merged(fact.some()[:1], fact.lines_with("Active")[:1]))
@@ -189,6 +142,20 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl,
-    windows_driver, module_for_wsl, slowed_in_a_list,
-)  # fmt: skip
+    *(told, left_on_the_cpu),
+    # The memory stays in use after its program ended: left-over processes, unless the text states another cause.
+    joined((ZOMBIE, OTHERS), beside=("left-over",), unsettled=True, basis="suspected"),
+    joined((ZOMBIE, OTHERS), beside=("nobody-listed",), unless=("left-over", *ELSEWHERE), unsettled=True, basis="suspected"),
+    # Out of memory without figures, and the text says that somebody else uses the card.
+    joined(OTHERS, suspects(OTHERS), beside=("held",), unless_stated=(OWN,), basis="suspected"),
+    *(only_the_tool, none_seen, not_passed_in),
+    # Any complaint that no GPU is to be had, in WSL 1, which has none.
+    joined(WSL_GPU, beside=("in WSL 1",), unsettled=True, basis="suspected"),
+    # TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own.
+    joined(WSL_GPU, states("driver-not-loaded", words=_NOT_RUNNING), beside=("in WSL",)),
+    # In WSL the hook's request to the driver fails where Windows' driver is too old for WSL.
+    joined(WSL_GPU, states(HOOK, words=_NO_REQUEST), beside=("in WSL",)),
+    # A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it.
+    joined(WSL_DRIVER, states(MODULE_MISSING, words=_OF_MICROSOFT), suspects(MODULE_MISSING, _OF_MICROSOFT)),
+    slowed_in_a_list,
+)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PROCESSES, SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
+from cudadoctor.texts.tie_breakers.joining import joined, suspects
+from cudadoctor.texts.tie_breakers.place import Place, place_of
+from cudadoctor.texts.tie_breakers.said import (
+    Listed,
+    Said,
+    codes,
+    finding,
+    gpus_of_tables,
+    lists,
+    mention,
+    nobody_computes,
+    stated,
+    suspected,
+)
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 FAULT = "program-memory-fault"
@@ -40,14 +49,7 @@ NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory
 
 
-# ---------------------------------------------------------------- launches and forks
-def impossible_launch(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible."""
-    lines = suspected(said, LAUNCH, _LAUNCH_CALL)
-    if lines:
-        yield finding(LAUNCH, lines)
-
-
+# ---------------------------------------------------------------- forks and watchdogs
 def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Code 3 in a child process that was made by fork. Of a call that comes after the start of CUDA any word of children is enough."""
     lines = suspected(said, FORKED)
@@ -58,25 +60,12 @@ def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
 
 
-def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed."""
-    lines = suspected(said, "uvm-unavailable", _WAITING_CALL)
-    if not lines:
-        return
-    reset = mention(facts, "display-reset")
-    if reset:
-        yield finding(TIMEOUT, lines, reset)
-        return
-    for cause in (TIMEOUT, FAULT):
-        yield finding(cause, lines, basis="suspected")
-
-
 def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A launch failure (719) after some seconds where the display's watchdog is on, or with a screen that went black: no bad address."""
     lines = stated(said, FAULT, words=_LAUNCH_FAILED)
     if not lines or stated(said, FAULT, words=_BAD_ADDRESS):
         return
-    watched, screen = Place(facts).said("watched"), mention(facts, "display-reset")
+    watched, screen = place_of(facts).said("watched"), mention(facts, "display-reset")
     seconds = _SECONDS.search(lines[0].text)
     if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
         yield finding(TIMEOUT, lines, watched)
@@ -110,9 +99,8 @@ def _mebibytes(value: str) -> int | None:
 
 def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
-    place = Place(facts)
-    lists = [fact for fact in facts.all(SMI_CSV) if fact.value is not None]
-    for fact in lists:
+    place = place_of(facts)
+    for fact in lists(facts):
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
             pid, size = max(held, key=lambda entry: entry[1])
@@ -122,13 +110,13 @@ def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
                 return
             yield finding(OTHERS, lines, fact.lines_with(pid)[:1], pid=pid, memory=f"{size} MiB")
             return
-    for fact in lists:
+    for fact in lists(facts):
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
         if used <= max(IDLE, (1 - NEARLY_ALL) * total):
             yield finding(OWN, lines, fact.lines_with(str(used))[:1])
-        elif _nobody_listed(lists) and not place.marks and not place.wsl:
+        elif nobody_computes(facts) and not place.marks and not place.wsl:
             yield finding(ZOMBIE, fact.lines_with(str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
@@ -161,10 +149,6 @@ def _memory(table: SmiCsv) -> tuple[int | None, int | None]:
     return best
 
 
-def _nobody_listed(lists: Sequence[Fact[SmiCsv]]) -> bool:
-    return any(fact.need().column("pid") == () and fact.need().closed for fact in lists)
-
-
 def _idle(gpu: SmiGpu) -> bool:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     return used is not None and bool(total) and used <= max(IDLE << 20, (1 - NEARLY_ALL) * (total or 0))
@@ -173,9 +157,8 @@ def _idle(gpu: SmiGpu) -> bool:
 def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """A table with a process that is not the one that failed: listed before it ran, or of another program."""
     for fact in facts.all(SMI):
-        table = fact.value
-        first = fact.quotes[0].first if fact.quotes else None
-        if not isinstance(table, Smi) or table.module is None or first is None:
+        table, first = fact.value, fact.quotes[0].first if fact.quotes else None
+        if table is None or table.module is None or first is None:
             continue
         earlier = lines[0].first is not None and first < lines[0].first
         total = max((gpu.memory_total_bytes or 0 for gpu in table.gpus), default=0)
@@ -186,7 +169,7 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
             size = entry.memory_bytes or 0
             if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
                 shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
-                gone = _gone(Place(facts), str(entry.pid))
+                gone = _gone(place_of(facts), str(entry.pid))
                 if gone:
                     yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
                     return
@@ -198,20 +181,25 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     """Memory ran out, by a code or by the user's word, and a table shows memory in use and no process, outside any container."""
     code = suspected(said, ZOMBIE, _OUT_OF_MEMORY)
     lines = code or mention(facts, "out-of-memory")
-    place = Place(facts)
+    place = place_of(facts)
     if not lines or place.container or place.in_wsl or (not code and stated(said, OWN, OTHERS, ZOMBIE)):
         return
     if not code and (place.said("notebook") or place.said("windows")):
         return
-    for fact in facts.all(SMI):
-        table = fact.value
-        for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
-            used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
-            if total and used > (IDLE << 20 if code else MUCH * total):
-                number = {"gpu": str(gpu.index)} if gpu.index is not None else {}
-                values = {"memory": f"{used >> 20} MiB", "state": "not listed", **number}
-                yield finding(ZOMBIE, fact.line_of(gpu.line), lines, values=values)
-                return
+    full = full_of_nobody(facts, least=IDLE << 20 if code else None)
+    if full is not None:
+        number = {"gpu": str(full.gpu.index)} if full.gpu.index is not None else {}
+        values = {"memory": f"{(full.gpu.memory_used_bytes or 0) >> 20} MiB", "state": "not listed", **number}
+        yield finding(ZOMBIE, full.table.line_of(full.gpu.line), lines, values=values)
+
+
+def full_of_nobody(facts: Facts, least: int | None = None) -> Listed | None:
+    """A GPU whose memory is in use in a table whose list of processes is shown and empty. `least`: bytes; else a part of all there is."""
+    for listed in gpus_of_tables(facts):
+        table, used, total = listed.table.need(), listed.gpu.memory_used_bytes or 0, listed.gpu.memory_total_bytes or 0
+        if table.process_list and not table.processes and total and used > (MUCH * total if least is None else least):
+            return listed
+    return None
 
 
 def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -219,11 +207,11 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
     """
-    lines, table, place = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.get(PROCESSES), Place(facts)
-    if not lines or not isinstance(table, Fact) or table.value is None or place.container:
+    lines, table = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.there(PROCESSES)
+    if not lines or table is None or place_of(facts).container:
         return
     listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
-    for process in table.value.processes:
+    for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
             basis: Basis = "derived" if process.state == "defunct" else "suspected"
@@ -231,4 +219,13 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
 
 
-TIES = (left_over, nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)
+TIES = (
+    *(left_over, nobody_is_listed),
+    # An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible.
+    joined(LAUNCH, suspects(LAUNCH, _LAUNCH_CALL)),
+    forked,
+    # An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed.
+    joined(TIMEOUT, suspects("uvm-unavailable", _WAITING_CALL), beside=("display-reset",)),
+    joined((TIMEOUT, FAULT), suspects("uvm-unavailable", _WAITING_CALL), unless=("display-reset",), basis="suspected"),
+    *(killed_by_the_watchdog, whose_memory, alloc_failed),
+)

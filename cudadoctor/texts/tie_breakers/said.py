@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes, merged
-from cudadoctor.model.facts import Facts, Quote
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SETTING
+from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LIBRARIES, SETTING, SMI, SMI_CSV, LibraryFile, Smi, SmiCsv, SmiGpu
 
 Said = Sequence[Clue]
 
@@ -73,6 +74,41 @@ def mention(facts: Facts, topic: str) -> Quotes:
     """The line of a text that speaks of this, () where none does."""
     found = facts.there(SETTING)
     return found.line_of(found.need().words[topic]) if found is not None and topic in found.need().words else ()
+
+
+def variable(facts: Facts, name: str) -> tuple[str, Quotes]:
+    """A variable's value in the text, and its line; an empty value where it has none."""
+    found = facts.there(ENVIRONMENT)
+    value = variables_of(found).get(name, "")
+    return value, (variable_quote(found, name),) if found is not None and value else ()
+
+
+def libcuda_files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
+    """Each libcuda that the text shows, with its line."""
+    for found in filter(None, map(facts.there, (DRIVER_FILES, LIBRARIES))):
+        yield from ((file, found.line_of(file.line)) for file in found.need().find("libcuda.so"))
+
+
+class Listed(NamedTuple):
+    """A GPU in an answer of nvidia-smi."""
+
+    table: Fact[Smi]
+    gpu: SmiGpu
+
+
+def gpus_of_tables(facts: Facts) -> Iterator[Listed]:
+    """Each GPU that an nvidia-smi of the text lists."""
+    return (Listed(fact, gpu) for fact in facts.all(SMI) if fact.value is not None for gpu in fact.value.gpus)
+
+
+def lists(facts: Facts) -> tuple[Fact[SmiCsv], ...]:
+    """The answers to nvidia-smi --query-..."""
+    return tuple(fact for fact in facts.all(SMI_CSV) if fact.value is not None)
+
+
+def nobody_computes(facts: Facts) -> Quotes:
+    """The heading of a list of compute processes that has none, and is known to end there."""
+    return next((fact.some()[:1] for fact in lists(facts) if fact.need().column("pid") == () and fact.need().closed), ())
 
 
 def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.container import linux_packages
@@ -16,28 +15,23 @@ from cudadoctor.checks.device_nodes import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
-    DRIVER_FILES,
     ENVIRONMENT,
     LADDER,
-    LIBRARIES,
     LOADED_DRIVER,
     PCI,
     SMI,
-    SMI_CSV,
     DeviceNodes,
-    Smi,
     Start,
 )
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
+from cudadoctor.texts.tie_breakers.place import Place, place_of
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, libcuda_files, lists, settled, stated, suspected
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
@@ -70,7 +64,7 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
     Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
     """
-    place = Place(facts)
+    place = place_of(facts)
     if _smi_inside(facts, place) and stated(said, LIBCUDA):
         yield finding(CAPABILITIES, stated(said, LIBCUDA), _smi_inside(facts, place))
         return
@@ -98,12 +92,13 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 def _smi_inside(facts: Facts, place: Place) -> Quotes:
     """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
     inside = place.said("smi-inside")
-    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
-    below = (fact for fact in tables if (fact.quotes[0].first or 0) > (inside[0].first or 0)) if inside else ()
-    table = next(iter(below), None)
+    if not inside:
+        return ()
+    below = (table for table, _ in gpus_of_tables(facts) if (table.quotes[0].first or 0) > (inside[0].first or 0))
+    table = next(below, None)
     if table is not None:
         return merged(inside, table.some()[:1])
-    return inside if inside and _WORKS.search(inside[0].text) else ()
+    return inside if _WORKS.search(inside[0].text) else ()
 
 
 def _nothing_there(said: Said, facts: Facts) -> Quotes:
@@ -114,18 +109,18 @@ def _nothing_there(said: Said, facts: Facts) -> Quotes:
 def no_smi(facts: Facts) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
     absent = [fact for fact in facts.all(SMI) if fact.value is None]
-    return absent[0].some()[:1] if absent else Place(facts).said("no-smi")
+    return absent[0].some()[:1] if absent else place_of(facts).said("no-smi")
 
 
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
     lines = no_smi(facts)
     shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
-    bus = facts.get(PCI)
-    without = isinstance(bus, Fact) and bus.value is not None and not bus.value.nvidia_gpus
+    bus = facts.value(PCI)
+    without = bus is not None and not bus.nvidia_gpus
     if not lines or said or without or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
-    place = Place(facts)
+    place = place_of(facts)
     if place.said("no-tools-package"):
         yield finding("nvidia-smi-missing", lines, place.said("no-tools-package"))
         return
@@ -146,12 +141,12 @@ def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
 
 def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, NO_ACCESS)
     nodes = facts.get(DEVICE_NODES)
     if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
         return
-    library = _library(facts)
+    library = next((shown[:1] for file, shown in libcuda_files(facts) if of_the_driver(file.path)), ())
     if library:
         yield finding(NODES, lines, nodes.some()[:1], library)
     elif place.said("no-libcuda"):
@@ -162,26 +157,9 @@ def _no_nodes(nodes: DeviceNodes | None) -> bool:
     return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
 
 
-def _library(facts: Facts) -> Quotes:
-    for key in (DRIVER_FILES, LIBRARIES):
-        found = facts.get(key)
-        for file in found.value.find("libcuda.so") if isinstance(found, Fact) and found.value is not None else ():
-            if of_the_driver(file.path):
-                return found.line_of(file.line)[:1]  # type: ignore[union-attr]
-    return ()
-
-
-def codec_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete."""
-    lines = suspected(said, CAPABILITIES, _CODEC)
-    place = Place(facts)
-    if lines and not place.container and not place.in_wsl and not settled(said):
-        yield finding(INCOMPLETE, lines, basis="suspected")
-
-
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, LOST, _UNKNOWN_ERROR)
     if not lines and place.said("daemon-reload"):
         lines = suspected(said, NO_ACCESS, _NO_DEVICE)
@@ -193,41 +171,18 @@ def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
         yield finding(LOST, lines, place.container)
 
 
-def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The engine has no GPU support, its hook fails or it sees no device, and it is Docker from snap, or Docker Desktop for Linux."""
-    lines = stated(said, "container-toolkit-missing", "container-hook-failed", "cdi-specification-stale") or stated(
-        said, NODES, words=_CUSTOM_DEVICE
-    )
-    if not lines:
-        return
-    place = Place(facts)
-    engine = place.said("snap-docker")
-    if not engine and not place.in_wsl and not place.said("windows"):
-        engine = place.said("docker-desktop")  # on Windows its engine runs in WSL and has the GPU
-    if engine:
-        yield finding(SANDBOXED, lines, engine)
-
-
 # ---------------------------------------------------------------- WSL
 def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
-    place = Place(facts)
-    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.get(LOADED_DRIVER)
-    if lines and isinstance(loaded, Fact) and loaded.value is not None and not place.in_wsl and not settled(said):
+    place = place_of(facts)
+    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.there(LOADED_DRIVER)
+    if lines and loaded is not None and not place.in_wsl and not settled(said):
         yield finding(NODES, lines, loaded.some()[:1])
-
-
-def in_hyper_v(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand."""
-    place = Place(facts)
-    lines, built = suspected(said, WSL_GPU, _BLOCKED) or stated(said, LIBCUDA), place.said("dxgkrnl-built")
-    if lines and built and not place.in_wsl:
-        yield finding(HYPER_V, lines, built)
 
 
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
-    place = Place(facts)
+    place = place_of(facts)
     if not place.in_wsl:
         return
     blocked = suspected(said, WSL_GPU, _BLOCKED)
@@ -259,7 +214,7 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- schedulers and the variable
 def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, no driver library, inside a batch job whose commands ask for no GPU."""
-    place = Place(facts)
+    place = place_of(facts)
     jobs = place.setting.jobs
     lines = suspected(said, SCHEDULER, _NO_DEVICE) or stated(said, LIBCUDA) or suspected(said, SCHEDULER, _NONE_FOUND)
     if lines and jobs and not any(start.asks for start in jobs):
@@ -282,7 +237,7 @@ def held_by_the_job(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
 def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
-    place = Place(facts)
+    place = place_of(facts)
     value, shown = _value(facts, place)
     lines = suspected(said, INVALID, _NO_DEVICE) or (place.said("none-counted") if not said else ())
     if value is None and lines and place.said("visible-placeholder"):
@@ -314,35 +269,31 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
     """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
-    table = _gpus_of_table(facts)
-    if table is not None:
-        return table.some()[:1], tuple(gpu.uuid for gpu in table.need().gpus)
-    for fact in facts.all(SMI_CSV):
-        indexes = fact.value.column("index") if fact.value is not None else None
-        if fact.value is not None and indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
-            return fact.some()[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
+    first = next(gpus_of_tables(facts), None)
+    if first is not None:
+        return first.table.some()[:1], tuple(gpu.uuid for gpu in first.table.need().gpus)
+    for fact in lists(facts):
+        indexes = fact.need().column("index")
+        if indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
+            return fact.some()[:1], fact.need().column("uuid", "gpu_uuid") or (None,) * len(indexes)
     return (), None
 
 
 def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
     """The value that the environment shows, else the last one that the text writes out."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Fact) and VARIABLE in variables_of(environment):
+    environment = facts.there(ENVIRONMENT)
+    if environment is not None and VARIABLE in variables_of(environment):
         return variables_of(environment)[VARIABLE], (variable_quote(environment, VARIABLE),)
     return place.setting.visible, place.shown(place.setting.visible_line)
-
-
-def _gpus_of_table(facts: Facts) -> Fact[Smi] | None:
-    return next((fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), None)
 
 
 # ---------------------------------------------------------------- machines without an NVIDIA GPU
 def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Mac, a notebook whose machine has no GPU, or the user's own word that there is no NVIDIA card."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
     cpu_build = stated(said, "framework-cpu-build")
-    if _gpus_of_table(facts) is not None or (said and not (lines or cpu_build)):
+    if next(gpus_of_tables(facts), None) is not None or (said and not (lines or cpu_build)):
         return
     bare = place.said("mac") or place.said("no-card")
     if not said:
@@ -354,7 +305,20 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         yield finding(NO_GPU, lines, notebook)
 
 
-TIES = (
-    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_hyper_v,
-    in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all,
+# What an engine without GPU support, with a failing hook or without devices says.
+_REFUSED = (
+    states("container-toolkit-missing", "container-hook-failed", "cdi-specification-stale"), states(NODES, words=_CUSTOM_DEVICE),
 )  # fmt: skip
+TIES = (
+    *(not_asked_for, no_smi_at_all, passed_in),
+    # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
+    joined(INCOMPLETE, suspects(CAPABILITIES, _CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
+    lost_where_it_runs,
+    # It is Docker from snap, or Docker Desktop for Linux; on Windows that one's engine runs in WSL and has the GPU.
+    joined(SANDBOXED, *_REFUSED, beside=("snap-docker",)),
+    joined(SANDBOXED, *_REFUSED, beside=("docker-desktop",), unless=("snap-docker", "in WSL", "windows")),
+    blocked_elsewhere,
+    # No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand.
+    joined(HYPER_V, suspects(WSL_GPU, _BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
+    *(in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all),
+)

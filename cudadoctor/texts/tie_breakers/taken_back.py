@@ -16,7 +16,7 @@ from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI, RungName
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 
 # What a program without a GPU says, also where it is to run without one.
 _WITHOUT_GPU = frozenset(
@@ -33,9 +33,9 @@ _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose
 
 def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
     """The clues of a user's text, with those that the text takes back as advice, or as a suspicion."""
-    if Place(facts).said("nvidia-is-default"):
+    if place_of(facts).said("nvidia-is-default"):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
-    gone = (_WITHOUT_GPU if Place(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())
+    gone = (_WITHOUT_GPU if place_of(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -24,11 +25,8 @@ from cudadoctor.model.values import (
     NumbaReport,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, sure, suspicions
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
@@ -66,17 +64,17 @@ class Gpu(NamedTuple):
 def gpus_named(facts: Facts, knowledge: Knowledge) -> tuple[Gpu, ...]:
     """The GPUs of the text, by capability: what a program printed, else by the product's name."""
     found: dict[str, Gpu] = {}
-    named = facts.get(NAMED_GPUS)
-    if isinstance(named, Fact) and named.value is not None:
-        for gpu in named.value:
+    named, table = facts.there(NAMED_GPUS), facts.there(SMI)
+    if named is not None:
+        for gpu in named.need():
             capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
             if capability is not None:
                 found.setdefault(capability.text, Gpu(capability, named.line_of(gpu.line)))
-    table = facts.get(SMI)
-    for row in table.value.gpus if isinstance(table, Fact) and table.value is not None else ():
-        capability = knowledge.capability_of_product(row.name) if row.name else None
-        if capability is not None and isinstance(table, Fact):
-            found.setdefault(capability.text, Gpu(capability, table.line_of(row.line)))
+    if table is not None:
+        for row in table.need().gpus:
+            capability = knowledge.capability_of_product(row.name) if row.name else None
+            if capability is not None:
+                found.setdefault(capability.text, Gpu(capability, table.line_of(row.line)))
     return tuple(found.values())
 
 
@@ -92,22 +90,20 @@ def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
     package = listed(facts, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
     if package is not None:
         found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
-    report = facts.get(NUMBA_REPORT)
-    if isinstance(report, Fact) and report.value is not None and report.value.runtime is not None:
-        found.append(Toolkit(report.value.runtime, report.line_of(report.value.runtime_line), sure=True))
-    mentions = facts.get(CUDA_MENTIONS)
-    if isinstance(mentions, Fact) and mentions.value is not None:
-        found += [Toolkit(one.version, mentions.line_of(one.line), sure=False) for one in mentions.value]
+    report, mentions = facts.there(NUMBA_REPORT), facts.there(CUDA_MENTIONS)
+    runtime = report.need().runtime if report is not None else None
+    if report is not None and runtime is not None:
+        found.append(Toolkit(runtime, report.line_of(report.need().runtime_line), sure=True))
+    if mentions is not None:
+        found += [Toolkit(one.version, mentions.line_of(one.line), sure=False) for one in mentions.need()]
     return tuple(found)
 
 
 def listed(facts: Facts, *names: str) -> tuple[ListedPackage, Quotes] | None:
     """The first of these packages that the text lists, with its line."""
-    fact = facts.get(LISTED_PACKAGES)
-    if isinstance(fact, Unknown) or fact.value is None:
-        return None
-    package = fact.value.named(*names)
-    return None if package is None else (package, fact.line_of(package.line))
+    fact = facts.there(LISTED_PACKAGES)
+    package = fact.need().named(*names) if fact is not None else None
+    return None if fact is None or package is None else (package, fact.line_of(package.line))
 
 
 def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, Quotes] | None:
@@ -115,14 +111,16 @@ def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion
     for fact in facts.all(SMI):
         if fact.value is not None and fact.value.cuda is not None:
             return fact.value.cuda, fact.some()[:1]
-    report, framework, loaded = facts.get(NUMBA_REPORT), facts.get(FRAMEWORKS), facts.get(LOADED_DRIVER)
-    if isinstance(report, Fact) and report.value is not None and report.value.driver_cuda is not None:
-        return report.value.driver_cuda, report.some()[:1]
+    report, framework, loaded = facts.there(NUMBA_REPORT), facts.there(FRAMEWORKS), facts.there(LOADED_DRIVER)
+    newest = report.need().driver_cuda if report is not None else None
+    if report is not None and newest is not None:
+        return newest, report.some()[:1]
     branches: list[tuple[int, Quotes]] = []
-    if isinstance(framework, Fact) and framework.value is not None and framework.value.driver is not None:
-        branches.append((framework.value.driver.major, _with(framework, framework.value.driver.text)))
-    if isinstance(loaded, Fact) and loaded.value is not None:
-        branches.append((loaded.value.version.major, loaded.some()[:1]))
+    driver = framework.need().driver if framework is not None else None
+    if framework is not None and driver is not None:
+        branches.append((driver.major, _with(framework, driver.text)))
+    if loaded is not None:
+        branches.append((loaded.need().version.major, loaded.some()[:1]))
     branches += [(fact.value.module.major, fact.some()[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
     for number, quotes in branches:
         row = knowledge.branch(number)
@@ -143,7 +141,7 @@ def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
 
 def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
-    none, driver = _finds_none(facts) or Place(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
+    none, driver = _finds_none(facts) or place_of(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
     if not none or driver is None or settled(said):
         return
     for kit in toolkits_named(facts):
@@ -154,10 +152,10 @@ def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> I
 
 def _finds_none(facts: Facts) -> Quotes:
     """The line in which a framework says that it finds no GPU."""
-    fact = facts.get(FRAMEWORKS)
-    if isinstance(fact, Unknown) or fact.value is None or fact.value.available is not False:
+    fact = facts.there(FRAMEWORKS)
+    if fact is None or fact.need().available is not False:
         return ()
-    return fact.line_of(fact.value.available_line)[:1]
+    return fact.line_of(fact.need().available_line)[:1]
 
 
 def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -165,7 +163,7 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
     compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
     shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
-    shown = shown or Place(facts).said("which-nvcc")
+    shown = shown or place_of(facts).said("which-nvcc")
     if lines and shown:
         folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
         there = {"path": folders.pop()} if len(folders) == 1 else {}
@@ -252,12 +250,12 @@ def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[
 
 def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
-    lines, framework, nvcc = suspicions(said, HOST), facts.get(FRAMEWORKS), facts.get(NVCC)
-    if not lines or isinstance(framework, Unknown) or isinstance(nvcc, Unknown) or framework.value is None or nvcc.value is None:
+    lines, framework, nvcc = suspicions(said, HOST), facts.there(FRAMEWORKS), facts.there(NVCC)
+    if not lines or framework is None or nvcc is None:
         return
-    row = knowledge.toolkit(nvcc.value.version)
-    if row is not None and framework.value.gcc is not None and framework.value.gcc > row.gcc_max:
-        yield finding(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), nvcc.some()[:1])
+    row, gcc = knowledge.toolkit(nvcc.need().version), framework.need().gcc
+    if row is not None and gcc is not None and gcc > row.gcc_max:
+        yield finding(HOST, lines[:1], _with(framework, f"{gcc}."), nvcc.some()[:1])
 
 
 # ---------------------------------------------------------------- no code for this GPU (209)
@@ -270,12 +268,12 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield from _out_of_step(lines, facts, knowledge)
         return
     own = tuple(quote for quote in lines if _OF_A_FRAMEWORK.search(quote.text))
-    framework, package = facts.get(FRAMEWORKS), listed(facts, *_BUILT_HERE)
+    framework, package = facts.there(FRAMEWORKS), listed(facts, *_BUILT_HERE)
     if own:
         yield finding(LACKS, own[:1])
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
-    elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
+    elif framework is not None and framework.need().version is not None:
         yield finding(LACKS, lines[:1], framework.some()[:1])
     else:
         basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(facts)) else "suspected"
@@ -327,10 +325,10 @@ def _own_target_is_older(report: NumbaReport, facts: Facts, knowledge: Knowledge
 
 def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
-    fact = facts.get(NUMBA_REPORT)
-    if isinstance(fact, Unknown) or fact.value is None or settled(said):
+    fact = facts.there(NUMBA_REPORT)
+    if fact is None or settled(said):
         return
-    report, kept = fact.value, _own_target_is_older(fact.value, facts, knowledge)
+    report, kept = fact.need(), _own_target_is_older(fact.need(), facts, knowledge)
     if kept is not None:
         yield finding(NUMBA_OLD, kept, fact.line_of(report.runtime_line))
     elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:

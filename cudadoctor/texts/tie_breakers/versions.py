@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.libcuda import MANAGER, MANAGERS_MODULE, MISSING
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.toolkit import HOME_VARIABLES
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
-    DRIVER_FILES,
-    ENVIRONMENT,
     FRAMEWORKS,
-    LIBRARIES,
     LOADED_DRIVER,
     MODULES,
     NAMED_DRIVERS,
     SMI,
-    LibraryFile,
-    LoadedDriver,
-    Smi,
 )
-from cudadoctor.model.version import LibraryVersion, ModuleVersion
-from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.version import LibraryVersion
+from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, libcuda_files, settled, stated, suspected, variable
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
@@ -50,32 +40,28 @@ _WITHOUT_DRIVER = lazy(  # of CuPy and RAPIDS, which ask for no driver before
 # ---------------------------------------------------------------- capabilities and CUDA_HOME
 def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """libcuda is not found, and the container was given driver capabilities without compute."""
-    lines, environment = stated(said, "libcuda-missing"), facts.get(ENVIRONMENT)
-    if not lines and (settled(said) or not Place(facts).container):
+    lines = stated(said, "libcuda-missing")
+    if not lines and (settled(said) or not place_of(facts).container):
         return
     asked = suspected(said, "container-driver-capabilities", _CAPABILITIES)
     if asked:
         yield finding("container-driver-capabilities", asked, lines)
         return
-    value = None if isinstance(environment, Unknown) else variables_of(environment).get(CAPABILITIES)
-    if value and not isinstance(environment, Unknown) and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
-        quotes = (variable_quote(environment, CAPABILITIES),)
-        yield finding("container-driver-capabilities", quotes, lines, basis="derived" if lines else "suspected", capabilities=value)
+    value, shown = variable(facts, CAPABILITIES)
+    if value and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
+        yield finding("container-driver-capabilities", shown, lines, basis="derived" if lines else "suspected", capabilities=value)
 
 
 def malformed_home(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A part of the toolkit is not found, and CUDA_HOME or CUDA_PATH is no path at all."""
-    lines, environment = stated(said, "toolkit-missing"), facts.get(ENVIRONMENT)
-    if not lines or isinstance(environment, Unknown):
-        return
-    for name in HOME_VARIABLES:
-        value = variables_of(environment).get(name)
+    lines = stated(said, "toolkit-missing")
+    for name in HOME_VARIABLES if lines else ():
+        value, shown = variable(facts, name)
         reason = malformed(value) if value else None
-        if value and reason is not None:
-            quotes = (variable_quote(environment, name),)
+        if reason is not None:
             values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
             paths = _PATH.findall(value)
-            yield finding("cuda-home-wrong", quotes, lines, values={**values, **({"path": paths[0]} if len(paths) == 1 else {})})
+            yield finding("cuda-home-wrong", shown, lines, values={**values, **({"path": paths[0]} if len(paths) == 1 else {})})
 
 
 # ---------------------------------------------------------------- versions
@@ -84,15 +70,15 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     lines = next((clue.quotes[:1] for clue in said if clue.cause == "forward-compat-unsupported"), ())
     if not lines:
         return
-    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or Place(facts).said("cuda-compat")
-    loaded, file = facts.get(LOADED_DRIVER), _other_library(facts)
+    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or place_of(facts).said("cuda-compat")
+    loaded, file = facts.there(LOADED_DRIVER), _other_library(facts)
     if compat:
         yield finding("forward-compat-unsupported", lines, compat)
-    elif isinstance(loaded, Fact) and loaded.value is not None and file is not None:
+    elif loaded is not None and file is not None:
         library, shown = file
-        yield finding("driver-version-mismatch", lines, loaded.some()[:1], shown, module=loaded.value.version.text, library=library.text)
-    elif Place(facts).container:  # an image brings a libcuda of its own more often than a host has two
-        yield finding("forward-compat-unsupported", lines, Place(facts).container, basis="suspected")
+        yield finding("driver-version-mismatch", lines, loaded.some()[:1], shown, module=loaded.need().version.text, library=library.text)
+    elif place_of(facts).container:  # an image brings a libcuda of its own more often than a host has two
+        yield finding("forward-compat-unsupported", lines, place_of(facts).container, basis="suspected")
     elif suspected(said, "driver-version-mismatch", _MISMATCH):
         yield finding("driver-version-mismatch", suspected(said, "driver-version-mismatch", _MISMATCH))
 
@@ -104,23 +90,13 @@ def cuda_above_the_branch(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
         yield finding("forward-compat-unsupported", shown, basis="suspected")
 
 
-def _files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
-    for key in (DRIVER_FILES, LIBRARIES):
-        found = facts.get(key)
-        if isinstance(found, Fact) and found.value is not None:
-            for file in found.value.find("libcuda.so"):
-                yield file, found.line_of(file.line)
-
-
 def _compat_library(facts: Facts) -> Quotes:
     """A libcuda from a cuda-compat folder, or that folder in the loader's path."""
-    for file, shown in _files(facts):
+    for file, shown in libcuda_files(facts):
         if _COMPAT.search(file.path):
             return shown
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Fact) and _COMPAT.search(variables_of(environment).get("LD_LIBRARY_PATH", "")):
-        return (variable_quote(environment, "LD_LIBRARY_PATH"),)
-    return ()
+    value, shown = variable(facts, "LD_LIBRARY_PATH")
+    return shown if _COMPAT.search(value) else ()
 
 
 def _newer_cuda(facts: Facts, knowledge: Knowledge) -> Quotes:
@@ -135,12 +111,11 @@ def _newer_cuda(facts: Facts, knowledge: Knowledge) -> Quotes:
 
 def _other_library(facts: Facts) -> tuple[LibraryVersion, Quotes] | None:
     """A libcuda of the driver whose file name carries another version than the loaded module."""
-    loaded = facts.get(LOADED_DRIVER)
-    if not isinstance(loaded, Fact) or loaded.value is None:
-        return None
-    for file, shown in _files(facts):
+    loaded = facts.value(LOADED_DRIVER)
+    for file, shown in libcuda_files(facts):
         number = _FILE_VERSION.search(file.target or file.path)
-        if number is not None and traces.of_the_driver(file.path) and not same_release(loaded.value.version, LibraryVersion(number[1])):
+        other = number is not None and loaded is not None and not same_release(loaded.version, LibraryVersion(number[1]))
+        if number is not None and other and traces.of_the_driver(file.path):
             return LibraryVersion(number[1]), shown
     return None
 
@@ -157,39 +132,34 @@ def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding("toolkit-newer-than-driver", lines, driver[:1])
         return
     named = _driver_named(facts)
-    missing = not named and not Place(facts).said("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
+    missing = not named and not place_of(facts).said("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
     yield finding("libcuda-missing" if missing else "toolkit-newer-than-driver", lines, named, basis="suspected")
 
 
 def host_of_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Code 35, or no libcuda, where the module of the vGPU manager is loaded: that driver has no CUDA."""
-    lines, modules = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT) or stated(said, MISSING), facts.get(MODULES)
-    module = modules.value.find(MANAGERS_MODULE) if isinstance(modules, Fact) and modules.value is not None else None
-    if lines and module is not None and isinstance(modules, Fact):
+    lines, modules = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT) or stated(said, MISSING), facts.there(MODULES)
+    module = modules.need().find(MANAGERS_MODULE) if modules is not None else None
+    if lines and modules is not None and module is not None:
         yield finding(MANAGER, lines, modules.line_of(module.line))
 
 
 def _driver_named(facts: Facts) -> Quotes:
     """The line in which the text speaks of its driver's version."""
-    found = facts.get(NAMED_DRIVERS)
-    if not isinstance(found, Fact) or found.value is None:
-        return ()
-    return next((found.line_of(entry.line)[:1] for entry in found.value.drivers if entry.branch is not None), ())
+    found = facts.there(NAMED_DRIVERS)
+    return (
+        next((found.line_of(entry.line)[:1] for entry in found.need().drivers if entry.branch is not None), ()) if found is not None else ()
+    )
 
 
 def _driver_at_work(facts: Facts) -> Quotes:
-    loaded: Fact[LoadedDriver] | Unknown = facts.get(LOADED_DRIVER)
-    if isinstance(loaded, Fact) and loaded.present:
+    loaded, report = facts.there(LOADED_DRIVER), facts.there(FRAMEWORKS)
+    if loaded is not None:
         return loaded.some()
-    report = facts.get(FRAMEWORKS)
-    if isinstance(report, Fact) and report.value is not None and report.value.driver is not None:
-        return tuple(quote for quote in report.quotes if report.value.driver.text in quote.text)
-    return next((fact.some() for fact in _tables(facts) if fact.need().module is not None), ())
-
-
-def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
-    """The tables of nvidia-smi, the last of the text first."""
-    return tuple(fact for fact in facts.all(SMI) if fact.value is not None and isinstance(fact.value.module, ModuleVersion))
+    driver = report.need().driver if report is not None else None
+    if report is not None and driver is not None:
+        return tuple(quote for quote in report.quotes if driver.text in quote.text)
+    return next((fact.some() for fact in facts.all(SMI) if fact.value is not None and fact.value.module is not None), ())
 
 
 TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver, host_of_guests)
