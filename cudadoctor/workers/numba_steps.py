@@ -248,6 +248,7 @@ def ahead() -> dict[str, Any] | None:
     return None
 
 
+@functools.lru_cache(maxsize=None)
 def meet_driver() -> None:
     """Let Numba initialise the driver. What it says if it cannot it says again where a kernel starts."""
     try:
