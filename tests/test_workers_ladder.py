@@ -551,5 +551,14 @@ def test_where_no_process_may_be_forked_one_climbs_alone(climb: Climb, tmp_path:
     assert ends(events)[-1] == ("numba-kernel", 0, "fail")
 
 
+def test_a_half_that_cannot_begin_says_so(stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        'import threading\ndef start(self):\n    raise RuntimeError("can\'t start new thread")\nthreading.Thread.start = start\n'
+    )
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=str(tmp_path))
+    assert (events, done.returncode) == ([], 1)
+    assert "can't start new thread" in done.stderr
+
+
 def test_no_context_of_ours_is_left_where_one_process_may_have_one(smoke: Climb) -> None:
     assert steps(smoke("alone", FAKE_CUDA_MODE="3")) == [(0, step, "pass") for step in STEPS]

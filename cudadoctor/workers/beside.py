@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 
 from cudadoctor_lines import follow_parent
 
@@ -49,13 +50,17 @@ def _forked(action: Callable[[], None], not_its: tuple[int, ...]) -> int:
     """The number of a child that does this and ends with us."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             follow_parent()
             for descriptor in not_its:
                 os.close(descriptor)
             action()
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
         finally:
-            os._exit(0)
+            os._exit(status)
     return child
 
 
@@ -88,6 +93,7 @@ def _end_as(status: int) -> None:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         except (ImportError, OSError, ValueError):
             pass
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) != signal.SIGKILL else None
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
