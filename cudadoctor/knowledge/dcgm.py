@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudadoctor.knowledge.decoding import part_of
+from cudadoctor.knowledge.decoding import part_of, row_by
 from cudadoctor.knowledge.tables import Row, Table
 from cudadoctor.knowledge.topics import TopicTables
 
@@ -24,7 +24,4 @@ class DcgmTables(TopicTables):
     """The part of Knowledge that reads them."""
 
     dcgm_errors = part_of("dcgm_errors", DcgmErrors, lambda table: table.error)
-
-    def dcgm_error(self, code: int) -> DcgmErrorRow | None:
-        """None for a code that no cause of the vocabulary stands for."""
-        return next((row for row in self.dcgm_errors if row.code == code), None)
+    dcgm_error = row_by(dcgm_errors, "code")  # None for a code that no cause of the vocabulary stands for

@@ -61,6 +61,15 @@ def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property
     return cached_property(read)
 
 
+def row_by(rows: cached_property[tuple[T, ...]], field: str) -> Callable[[Any, object], T | None]:
+    """A method of Knowledge: of these rows the one whose field has this value; None where there is none."""
+
+    def find(knowledge: Any, value: object) -> T | None:
+        return next((row for row in rows.__get__(knowledge) if getattr(row, field) == value), None)
+
+    return find
+
+
 def index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:
     """Rows by number and by every name; a number may be given as digits."""
     found: dict[int | str, T] = {}

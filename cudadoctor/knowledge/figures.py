@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from cudadoctor.knowledge.dcgm import DcgmTables
-from cudadoctor.knowledge.decoding import part_of
-from cudadoctor.knowledge.tables import Architectures, Row, Source, Table
+from cudadoctor.knowledge.decoding import part_of, row_by
+from cudadoctor.knowledge.tables import Architectures, Sourced, Table
 from cudadoctor.model.version import ComputeCapability
 
 FigureClass = Literal["pcie", "memory", "arithmetic", "tensor", "shared", "peer", "none"]
 SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
 
 
-class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
+class FigureRow(Sourced, frozen=True, kw_only=True, rename={"of": "class"}):
     """One figure. `of`: what sets its limit."""
 
     name: str
@@ -24,10 +24,9 @@ class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
     drift: float = 0.08
     less: bool = False
     key: bool = False
-    source: Source
 
 
-class RateRow(Row, frozen=True, kw_only=True):
+class RateRow(Sourced, frozen=True, kw_only=True):
     """What one multiprocessor does in a cycle, in multiply-adds."""
 
     cc: str
@@ -36,7 +35,6 @@ class RateRow(Row, frozen=True, kw_only=True):
     tensor: dict[str, int] | None = None  # multiply-adds of the tensor cores, dense, by the type of the operands
     shared_bytes: int | None = None
     nvlink: float | None = None  # GB/s of one link in one direction
-    source: Source
 
 
 class Figures(Table, frozen=True, kw_only=True):
@@ -47,20 +45,18 @@ class Figures(Table, frozen=True, kw_only=True):
 class FigureTables(DcgmTables):
     """The part of Knowledge that reads them."""
 
+    _rates = part_of("benchmark", Figures, lambda table: table.rate)
     figures = part_of("benchmark", Figures, lambda table: table.figure)
-
-    def figure(self, name: str) -> FigureRow | None:
-        """None for a figure of a later release."""
-        return next((row for row in self.figures if row.name == name), None)
+    figure = row_by(figures, "name")  # None for a figure of a later release
 
     def nvlink(self, capability: ComputeCapability) -> float | None:
         """GB/s that one NVLink of such a GPU carries in one direction."""
-        return next((row.nvlink for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
+        return next((row.nvlink for row in self._rates if row.cc == capability.text), None)
 
     def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
         """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
         cores. None: not known."""
-        rate = next((row for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
+        rate = next((row for row in self._rates if row.cc == capability.text), None)
         if kind == "shared":
             return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
         what, _, operands = kind.partition("_")

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, numba_rows, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of, row_by
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
@@ -101,12 +101,9 @@ class Knowledge(numba_rows.NumbaTables):
         return self.recipes[recipe_id]
 
     # ------------------------------------------------------------ chips and architectures
-    @cached_property
-    def _chips(self) -> tables.Chips:
-        return self._table("chips", tables.Chips)
-
     architectures = part_of("architectures", tables.Architectures, lambda table: table.architecture)  # oldest first
     capabilities = part_of("architectures", tables.Architectures, lambda table: table.capability)
+    capability = row_by(capabilities, "compute_capability")
 
     def architecture(self, architecture_id: str) -> tables.Architecture:
         """KeyError where there is none ("pre-cuda" has no row)."""
@@ -124,61 +121,47 @@ class Knowledge(numba_rows.NumbaTables):
             return row
         return row.of(self.capability(chip.compute_capability))
 
-    def capability(self, capability: ComputeCapability) -> tables.Capability | None:
-        return next((row for row in self.capabilities if row.compute_capability == capability), None)
-
     def chip(self, device_id: str) -> tables.Chip | None:
         """The chip behind a PCI device id of NVIDIA's ("1292", with or without 0x). None: newer than the table, or no GPU."""
         try:
             number = int(device_id, 16)
         except ValueError:
             return None
-        row = next((row for row in self._chips.id_range if int(row.first, 16) <= number <= int(row.last, 16)), None)
+        row = next((row for row in self.chip_ranges if int(row.first, 16) <= number <= int(row.last, 16)), None)
         return None if row is None else _chip(row.architecture, row.cc)
 
     def chip_by_name(self, name: str) -> tables.Chip | None:
         """The chip by the first word of its name in pci.ids ("GK208M [GeForce GT 740M]"); a product's name decides nothing."""
         first = name.split(maxsplit=1)[0] if name.strip() else ""
-        prefix = next((row for row in self._chips.chip if row.fits(first)), None)
+        prefix = next((row for row in self.chip_prefixes if row.fits(first)), None)
         if prefix is None:
             return None
-        capability = next((row.cc for row in self._chips.chip_cc if re.match(row.regex, first)), prefix.cc)
+        capability = next((row.cc for row in self._chip_capabilities if re.match(row.regex, first)), prefix.cc)
         return _chip(prefix.architecture, capability)
 
     chip_prefixes = part_of("chips", tables.Chips, lambda table: table.chip)
     chip_ranges = part_of("chips", tables.Chips, lambda table: table.id_range)
+    _chip_capabilities = part_of("chips", tables.Chips, lambda table: table.chip_cc)
     chip_exceptions = part_of("chips", tables.Chips, lambda table: table.exception)
 
     # ------------------------------------------------------------ driver branches and packages
-    @cached_property
-    def _ubuntu(self) -> tables.UbuntuPackages:
-        return self._table("ubuntu_packages", tables.UbuntuPackages)
-
     branches = part_of("driver_branches", tables.Branches, lambda table: table.branch)
+    branch = row_by(branches, "branch")
+    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
 
     @property
     def newest_branch(self) -> int:
         return max(row.branch for row in self.branches)
 
-    def branch(self, number: int) -> tables.Branch | None:
-        return next((row for row in self.branches if row.branch == number), None)
-
-    def branch_for(self, architecture_id: str) -> int | None:
-        """The last branch that drives this architecture. None: still supported, take the newest (or the architecture is unknown)."""
-        row = self._architecture_by_id.get(architecture_id)
-        return None if row is None else row.last_driver_branch
-
-    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
-
     def ubuntu_packages(self, codename: str) -> tuple[tables.UbuntuPackage, ...]:
         """The real driver packages of one release ("jammy")."""
-        return tuple(row for row in self._ubuntu.package if row.release == codename)
+        return tuple(row for row in self._table("ubuntu_packages", tables.UbuntuPackages).package if row.release == codename)
 
     @cached_property
     def ubuntu_transitional(self) -> tuple[tables.UbuntuTransitional, ...]:
         return tuple(
             tables.UbuntuTransitional(release=release, package=package, installs=installs, ends_at=ends_at)
-            for release, rows in self._ubuntu.transitional.items()
+            for release, rows in self._table("ubuntu_packages", tables.UbuntuPackages).transitional.items()
             for package, (installs, ends_at) in rows.items()
         )
 
@@ -189,15 +172,9 @@ class Knowledge(numba_rows.NumbaTables):
 
     distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
     device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
-
-    def device_problem(self, code: int) -> systems.DeviceProblem | None:
-        return next((row for row in self.device_problems if row.code == code), None)
+    device_problem = row_by(device_problems, "code")
 
     # ------------------------------------------------------------ toolkits
-    @cached_property
-    def _compatibility(self) -> tables.Compatibility:
-        return self._table("cuda_driver_compat", tables.Compatibility)
-
     toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.cuda)  # oldest first
 
     def toolkit(self, version: ToolkitVersion) -> tables.ToolkitInfo | None:
@@ -206,7 +183,7 @@ class Knowledge(numba_rows.NumbaTables):
 
     def driver_minimum(self, toolkit: ToolkitVersion) -> tables.DriverMinimum:
         """The oldest drivers for a toolkit: the first release of its major.minor counts, for an update is seldom known."""
-        fits = [row for row in self._compatibility.release if row.version.major_minor == toolkit.major_minor]
+        fits = [row for row in self.toolkit_releases if row.version.major_minor == toolkit.major_minor]
         info = self.toolkit(toolkit)
         return tables.DriverMinimum(
             full=min((ModuleVersion(row.linux_min) for row in fits), default=None),
@@ -218,23 +195,13 @@ class Knowledge(numba_rows.NumbaTables):
     distro_toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.distro_toolkit)
 
     # ------------------------------------------------------------ codes
-    @cached_property
-    def _cuda(self) -> codes.CudaErrors:
-        return self._table("cuda_errors", codes.CudaErrors)
-
-    @cached_property
-    def cuda_errors(self) -> tuple[codes.CudaError, ...]:
-        """Driver and runtime codes, which share their numbers, by number."""
-        return tuple(sorted(self._cuda.error + self._cuda.runtime_only, key=lambda row: row.code))
+    cuda_errors = part_of("cuda_errors", codes.CudaErrors, codes.by_number)
 
     def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
         return self._cuda_index.get(code_or_name)
 
     old_runtime_errors = part_of("cuda_errors", codes.CudaErrors, lambda table: table.old_runtime)
-
-    def old_runtime_error(self, code: int) -> codes.OldRuntimeError | None:
-        return next((row for row in self.old_runtime_errors if row.code == code), None)
-
+    old_runtime_error = row_by(old_runtime_errors, "code")
     nvml_errors = part_of("nvml_errors", codes.NvmlErrors, lambda table: table.error)
 
     def nvml_error(self, code_or_name: int | str) -> codes.NvmlError | None:
@@ -242,18 +209,12 @@ class Knowledge(numba_rows.NumbaTables):
         return self._nvml_index.get(code_or_name)
 
     smi_exits = part_of("nvidia_smi", codes.SmiTable, lambda table: table.exit_code)
-
-    def smi_exit(self, code: int) -> codes.SmiExit | None:
-        return next((row for row in self.smi_exits if row.code == code), None)
-
+    smi_exit = row_by(smi_exits, "code")
     smi_messages = part_of("nvidia_smi", codes.SmiTable, lambda table: table.message)
     smi_headers = part_of("nvidia_smi", codes.SmiTable, lambda table: table.header)
     smi_changes = part_of("nvidia_smi", codes.SmiTable, lambda table: table.change)
     xids = part_of("xid", codes.XidTable, lambda table: table.xid)
-
-    def xid(self, number: int) -> codes.Xid | None:
-        return self._xid_index.get(number)
-
+    xid = row_by(xids, "number")
     xid_line = part_of("xid", codes.XidTable, lambda table: table.line_format)  # its form in the kernel log
     xid_buckets = part_of("xid", codes.XidTable, lambda table: table.bucket)
     recovery_actions = part_of("xid", codes.XidTable, lambda table: table.recovery_action)
@@ -267,11 +228,11 @@ class Knowledge(numba_rows.NumbaTables):
     def discourse(self) -> wording.Discourse:
         return self._table("discourse", wording.Discourse)
 
-    @cached_property
+    @property
     def lexicon(self) -> wording.Lexicon:
         return self._table("lexicon", wording.Lexicon)
 
-    @cached_property
+    @property
     def experiments(self) -> Experiments:
         return self._table("experiments", Experiments)
 
@@ -291,10 +252,6 @@ class Knowledge(numba_rows.NumbaTables):
     @cached_property
     def _nvml_index(self) -> dict[int | str, codes.NvmlError]:
         return index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
-
-    @cached_property
-    def _xid_index(self) -> dict[int, codes.Xid]:
-        return {row.number: row for row in self.xids}
 
     def _table(self, name: str, kind: type[T]) -> T:
         file = f"tables/{name}.toml"
