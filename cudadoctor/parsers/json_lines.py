@@ -6,7 +6,7 @@ bounded and lose their control characters. Nothing here raises on any text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from math import isfinite
 from types import UnionType
@@ -107,6 +107,13 @@ def build(kind: type[V], fields: Mapping[str, Any], **fixed: Any) -> V | None:
         return kind(**chosen, **fixed)
     except TypeError:
         return None
+
+
+def every(kind: type[V], event: str, entries: Iterable[Record]) -> tuple[V, ...]:
+    """The values that the lines of one event make, each with its line where it keeps one."""
+    keeps = "line" in kind.__struct_fields__
+    made = (build(kind, entry.fields, **({"line": entry.line} if keeps else {})) for entry in entries if entry.event == event)
+    return tuple(value for value in made if value is not None)
 
 
 # ---------------------------------------------------------------- words

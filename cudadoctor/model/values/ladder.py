@@ -223,18 +223,6 @@ class Ladder(Value, frozen=True, kw_only=True):
         return next((device.address for device in self.devices if device.index == gpu), None)
 
 
-class GpuWork(Value, frozen=True, kw_only=True):
-    """What the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own."""
-
-    benchmark: tuple[Measurement, ...] = ()
-    smoke: tuple[SmokeStep, ...] = ()
-    guests: tuple[Guest, ...] = ()
-    results: tuple[RungResult, ...] = ()  # the context, and what broke off
-    lessons: tuple[Lesson, ...] = ()
-    loads: tuple[GpuLoad, ...] = ()
-    sustained: tuple[Sustained, ...] = ()
-
-
 LADDER = Key[Ladder]("ladder")
-GPU_WORK = Key[GpuWork]("gpu-work")
+GPU_WORK = Key[Ladder]("gpu-work")  # what the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own
 COMPUTED = Key[str]("computed")  # the words of a text that a program prints only after a GPU computed
