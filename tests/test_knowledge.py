@@ -254,9 +254,9 @@ def test_the_head_of_a_file_is_read_without_its_rows(path: Path) -> None:
 def test_topics_name_only_kinds_that_exist_and_advice_only_known_apis() -> None:
     kinds = {row.id for row in KNOWLEDGE.topics}
     assert kinds == set(get_args(Subject))
-    for row in KNOWLEDGE._topics.pitfall:
+    for row in KNOWLEDGE._pitfalls:
         assert set(row.topics) <= kinds, row
-    apis = {row.api for row in KNOWLEDGE._topics.advice}
+    apis = {row.api for row in KNOWLEDGE._advice}
     assert apis == {"cuda", "nvml", "xid", "nvidia-smi"}
     for api in apis:
         assert KNOWLEDGE.advice(api, success=False)

@@ -6,6 +6,7 @@ A row is the same value as the whole table gives; tests compare them for every c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ import tomli
 
 from cudadoctor.knowledge.codes import CudaError, OldRuntimeError, Xid
 from cudadoctor.knowledge.software import SoftwareTables
-from cudadoctor.knowledge.tables import Row, Source, Table
+from cudadoctor.knowledge.tables import Row, Source, Sourced, Table
 
 R = TypeVar("R", bound=Row)
 _NAME = re.compile(r"\w+")
@@ -65,6 +66,10 @@ class QuickRows(SoftwareTables):
             source = str(head.meta.get(f"{rows}_source") or head.meta["source"])
         keys = (source,) if isinstance(source, str) else source
         return tuple(head.sources.get(key, key) for key in keys)
+
+    def sources_of(self, table: str, rows: Iterable[Sourced]) -> list[str]:
+        """The texts behind several rows."""
+        return [text for row in rows for text in self.sources(table, row.source)]
 
     def read_on(self, table: str) -> str:
         """The day on which a table's facts were read ("2026-11-21"): what it calls newest was newest then."""

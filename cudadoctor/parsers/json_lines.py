@@ -154,9 +154,13 @@ def stderr_of_crash(text: Text, length: int) -> str:
     return stderr_tail(text, length) if stack < 0 else stderr_tail(text, len(body or "") - stack)[:length]
 
 
+def last_words(text: Text) -> str:
+    """How the worker ended, with the last line of its stderr."""
+    last = stderr_tail(text, 2000).splitlines()[-1:]
+    return ending(text) + (f" ({last[0][:200]})" if last else "")
+
+
 def nothing_read(text: Text, what: str, *keys: Key[Any]) -> Iterator[Unknown]:
     """The worker wrote no line that can be read: its facts are unknown, and this says why."""
-    last = stderr_tail(text, 2000).splitlines()[-1:]
-    why = f"{what} gave no answer: {ending(text)}" + (f" ({last[0][:200]})" if last else "")
     for key in keys:
-        yield Unknown(key=key.name, why=why)
+        yield Unknown(key=key.name, why=f"{what} gave no answer: {last_words(text)}")
