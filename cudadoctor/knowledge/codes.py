@@ -1,4 +1,4 @@
-"""The rows of the tables of codes as typed values: CUDA, NVML, nvidia-smi, Xid.
+"""The rows of the tables of codes as typed values: CUDA, NVML, nvidia-smi, Xid, DCGM.
 
 `causes` are ids of the vocabulary, likeliest first. One states the cause; several, or `suspect_only`, are suspects.
 """
@@ -138,7 +138,20 @@ class XidLine(Sourced, frozen=True, kw_only=True):
     meaning: str
 
 
+class DcgmErrorRow(Row, frozen=True, kw_only=True):
+    """A dcgmError_t: the number by which DCGM says why a test failed."""
+
+    code: int
+    name: str
+    causes: tuple[str, ...]
+    suspect_only: bool = False
+
+
 # ---------------------------------------------------------------- the files
+class DcgmErrors(Table, frozen=True, kw_only=True):
+    error: tuple[DcgmErrorRow, ...]
+
+
 class CudaErrors(Table, frozen=True, kw_only=True):
     error: tuple[CudaError, ...]
     runtime_only: tuple[CudaError, ...]

@@ -61,6 +61,11 @@ def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property
     return cached_property(read)
 
 
+def table_of(name: str, kind: type[F]) -> cached_property[F]:
+    """The same for all of that table."""
+    return part_of(name, kind, lambda table: table)
+
+
 def row_by(rows: cached_property[tuple[T, ...]], field: str) -> Callable[[Any, object], T | None]:
     """A method of Knowledge: of these rows the one whose field has this value; None where there is none."""
 

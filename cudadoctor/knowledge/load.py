@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from cudadoctor.knowledge import codes, numba_rows, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of, row_by
+from cudadoctor.knowledge import codes, numba_rows, software, systems, tables, wording
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of, row_by, table_of
 from cudadoctor.knowledge.experiments import Experiments
+from cudadoctor.knowledge.figures import SHARED_BYTES, Figures
+from cudadoctor.knowledge.quick import QuickRows
+from cudadoctor.knowledge.topics import Pitfall, TopicKind, Topics
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
-from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
 T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
@@ -37,7 +40,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(numba_rows.NumbaTables):
+class Knowledge(QuickRows):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
@@ -165,11 +168,7 @@ class Knowledge(numba_rows.NumbaTables):
             for package, (installs, ends_at) in rows.items()
         )
 
-    @property
-    def system_names(self) -> systems.Distributions:
-        """All of that table: systems, and how texts and kernels name them."""
-        return self._table("distributions", systems.Distributions)
-
+    system_names = table_of("distributions", systems.Distributions)  # systems, and how texts and kernels name them
     distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
     device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
     device_problem = row_by(device_problems, "code")
@@ -194,7 +193,59 @@ class Knowledge(numba_rows.NumbaTables):
     smi_versions = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.smi_version)
     distro_toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.distro_toolkit)
 
+    # ------------------------------------------------------------ products, adapters, frameworks, Numba
+    products = part_of("products", software.Products, lambda table: table.product)
+    torch_indexes = part_of("frameworks", software.Frameworks, lambda table: table.torch_index)  # oldest CUDA first
+    makers = part_of("adapters", software.Adapters, lambda table: table.maker)
+    frameworks = table_of("frameworks", software.Frameworks)
+
+    def capability_of_product(self, name: str) -> ComputeCapability | None:
+        """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""
+        row = next((row for row in self.products if row.fits(name)), None)
+        return None if row is None else row.compute_capability
+
+    def maker_of(self, vendor: str | None, words: str | None) -> software.Maker | None:
+        """Who made an adapter: by its PCI vendor id, else by what a listing or a text calls it."""
+        if vendor is not None:
+            return next((row for row in self.makers if row.vendor == vendor), None)
+        return next((row for row in self.makers if any(word in (words or "") for word in row.words)), None)
+
+    numba_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba)
+
+    def numba_release(self, version: PackageVersion) -> numba_rows.NumbaRelease | None:
+        return next((row for row in self.numba_releases if row.covers(version)), None)
+
+    numba_cuda_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba_cuda)
+    numba_facts = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.fact)
+    numba_env = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.env)
+
+    # ------------------------------------------------------------ figures
+    _rates = part_of("benchmark", Figures, lambda table: table.rate)
+    figures = part_of("benchmark", Figures, lambda table: table.figure)
+    figure = row_by(figures, "name")  # None for a figure of a later release
+
+    def nvlink(self, capability: ComputeCapability) -> float | None:
+        """GB/s that one NVLink of such a GPU carries in one direction."""
+        return next((row.nvlink for row in self._rates if row.cc == capability.text), None)
+
+    def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
+        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
+        cores. None: not known."""
+        rate = next((row for row in self._rates if row.cc == capability.text), None)
+        if kind == "shared":
+            return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
+        what, _, operands = kind.partition("_")
+        if what in ("tensor", "product"):
+            return (rate.tensor or {}).get(operands) if rate is not None else None
+        if kind in ("fp16", "bf16"):
+            return getattr(rate, kind) if rate is not None else None
+        row = self.capability(capability)
+        return None if row is None else row.fp32_lanes_per_sm if kind == "fp32" else row.fp64_lanes_per_sm
+
     # ------------------------------------------------------------ codes
+    dcgm_errors = part_of("dcgm_errors", codes.DcgmErrors, lambda table: table.error)
+    dcgm_error = row_by(dcgm_errors, "code")  # None for a code that no cause of the vocabulary stands for
+
     cuda_errors = part_of("cuda_errors", codes.CudaErrors, codes.by_number)
 
     def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
@@ -221,20 +272,33 @@ class Knowledge(numba_rows.NumbaTables):
 
     # ------------------------------------------------------------ what texts show and people write
     circumstances = part_of("circumstances", wording.Circumstances, lambda table: table.circumstance)
-
     placeholder_words = part_of("placeholders", wording.Placeholders, lambda table: table.words)
+    discourse = table_of("discourse", wording.Discourse)
+    lexicon = table_of("lexicon", wording.Lexicon)
+    experiments = table_of("experiments", Experiments)
 
-    @property
-    def discourse(self) -> wording.Discourse:
-        return self._table("discourse", wording.Discourse)
+    # ------------------------------------------------------------ what `explain` says beside the numbers
+    def causes_naming(self, cause_id: str) -> tuple[str, ...]:
+        """The ids of other causes in whose files this one is named; no file is decoded for it."""
+        named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
+        return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
 
-    @property
-    def lexicon(self) -> wording.Lexicon:
-        return self._table("lexicon", wording.Lexicon)
+    topics = part_of("topics", Topics, lambda table: table.topic)
+    _pitfalls = part_of("topics", Topics, lambda table: table.pitfall)
+    _advice = part_of("topics", Topics, lambda table: table.advice)
 
-    @property
-    def experiments(self) -> Experiments:
-        return self._table("experiments", Experiments)
+    def topic(self, kind: str) -> TopicKind:
+        """KeyError where there is none."""
+        return {row.id: row for row in self.topics}[kind]
+
+    def pitfalls(self, kind: str, conditions: frozenset[str]) -> tuple[Pitfall, ...]:
+        """What goes wrong with a thing of this kind of which these conditions hold."""
+        return tuple(row for row in self._pitfalls if kind in row.topics and (row.when is None or row.when in conditions))
+
+    def advice(self, api: str, *, success: bool) -> str | None:
+        """What to do about a code of this API that no cause stands for."""
+        rows = [row for row in self._advice if row.api == api and row.when in (None, "success" if success else None)]
+        return min(rows, key=lambda row: row.when is None).text if rows else None
 
     # ------------------------------------------------------------ environment variables
     env_vars = part_of("env_vars", tables.EnvVars, lambda table: table.var)

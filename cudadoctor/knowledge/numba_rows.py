@@ -1,11 +1,9 @@
-"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes; and the part of Knowledge that reads them."""
+"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes."""
 
 from __future__ import annotations
 
 import re
 
-from cudadoctor.knowledge.decoding import part_of
-from cudadoctor.knowledge.figures import FigureTables
 from cudadoctor.knowledge.tables import Sourced, Table
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
@@ -71,16 +69,3 @@ class NumbaSupport(Table, frozen=True, kw_only=True):
     numba_cuda: tuple[NumbaCudaRelease, ...]
     fact: tuple[NumbaFact, ...]
     env: tuple[NumbaEnv, ...]
-
-
-class NumbaTables(FigureTables):
-    """The part of Knowledge that reads them."""
-
-    numba_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba)
-
-    def numba_release(self, version: PackageVersion) -> NumbaRelease | None:
-        return next((row for row in self.numba_releases if row.covers(version)), None)
-
-    numba_cuda_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba_cuda)
-    numba_facts = part_of("numba_support", NumbaSupport, lambda table: table.fact)
-    numba_env = part_of("numba_support", NumbaSupport, lambda table: table.env)

@@ -6,25 +6,27 @@ A row is the same value as the whole table gives; tests compare them for every c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 import tomli
 
 from cudadoctor.knowledge.codes import CudaError, OldRuntimeError, Xid
-from cudadoctor.knowledge.software import SoftwareTables
 from cudadoctor.knowledge.tables import Row, Source, Sourced, Table
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 _NAME = re.compile(r"\w+")
 
 
-class QuickRows(SoftwareTables):
+class QuickRows:
     """The part of Knowledge that reads rows in this way."""
 
     _texts: dict[str, str]
-    _made: dict[str, object]
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        raise NotImplementedError
 
     def one_cuda_error(self, key: int | str) -> CudaError | None:
         """By number, or by the driver's or the runtime's name in any case."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal
 
-from cudadoctor.knowledge.decoding import part_of
 from cudadoctor.knowledge.tables import Sourced, Table
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
-
-T = TypeVar("T")
 
 
 class Product(Sourced, frozen=True, kw_only=True):
@@ -81,32 +77,3 @@ class Maker(Sourced, frozen=True, kw_only=True):
 
 class Adapters(Table, frozen=True, kw_only=True):
     maker: tuple[Maker, ...]
-
-
-class SoftwareTables:
-    """The part of Knowledge that reads these tables."""
-
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        raise NotImplementedError
-
-    def _table(self, name: str, kind: type[T]) -> T:
-        raise NotImplementedError
-
-    products = part_of("products", Products, lambda table: table.product)
-    torch_indexes = part_of("frameworks", Frameworks, lambda table: table.torch_index)  # oldest CUDA first
-    makers = part_of("adapters", Adapters, lambda table: table.maker)
-
-    @property
-    def frameworks(self) -> Frameworks:
-        return self._table("frameworks", Frameworks)
-
-    def capability_of_product(self, name: str) -> ComputeCapability | None:
-        """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""
-        row = next((row for row in self.products if row.fits(name)), None)
-        return None if row is None else row.compute_capability
-
-    def maker_of(self, vendor: str | None, words: str | None) -> Maker | None:
-        """Who made an adapter: by its PCI vendor id, else by what a listing or a text calls it."""
-        if vendor is not None:
-            return next((row for row in self.makers if row.vendor == vendor), None)
-        return next((row for row in self.makers if any(word in (words or "") for word in row.words)), None)
