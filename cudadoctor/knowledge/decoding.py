@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 import tomli
 
+from cudadoctor.knowledge.tables import Table
+
 T = TypeVar("T")
 F = TypeVar("F")
 
@@ -50,6 +52,17 @@ def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
         return msgspec.convert(raw, kind)
     except (msgspec.MsgspecError, ValueError) as error:
         raise KnowledgeError(f"{file}: {error}") from error
+
+
+def head_of(text: str) -> Table:
+    """What a file says of itself: its rows, which may be thousands of lines, are not decoded for it."""
+    raw: dict[str, Any] = {}
+    for name in ("meta", "sources"):
+        start = text.find(f"\n[{name}]\n")
+        if start >= 0:
+            end = text.find("\n[", start + 1)
+            raw.update(tomli.loads(text[start : end if end >= 0 else len(text)]))
+    return msgspec.convert(raw, Table)
 
 
 def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property[T]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, numba_rows, software, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of, row_by, table_of
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, head_of, index, part_of, row_by, table_of
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.knowledge.figures import SHARED_BYTES, Figures
-from cudadoctor.knowledge.quick import QuickRows
 from cudadoctor.knowledge.topics import Pitfall, TopicKind, Topics
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
@@ -40,7 +39,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(QuickRows):
+class Knowledge:
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
@@ -299,6 +298,28 @@ class Knowledge(QuickRows):
         """What to do about a code of this API that no cause stands for."""
         rows = [row for row in self._advice if row.api == api and row.when in (None, "success" if success else None)]
         return min(rows, key=lambda row: row.when is None).text if rows else None
+
+    def sources(self, table: str, source: tables.Source | None, rows: str = "") -> tuple[str, ...]:
+        """The texts behind the `source` of a row of this table ("chips").
+
+        Rows of a compact list have none of their own: the file's `<rows>_source` holds for all of them.
+        """
+        head = self._head(table)
+        if source is None:
+            source = str(head.meta.get(f"{rows}_source") or head.meta["source"])
+        keys = (source,) if isinstance(source, str) else source
+        return tuple(head.sources.get(key, key) for key in keys)
+
+    def sources_of(self, table: str, rows: Iterable[tables.Sourced]) -> list[str]:
+        """The texts behind several rows."""
+        return [text for row in rows for text in self.sources(table, row.source)]
+
+    def read_on(self, table: str) -> str:
+        """The day on which a table's facts were read ("2026-11-21"): what it calls newest was newest then."""
+        return str(self._head(table).meta.get("read", ""))
+
+    def _head(self, table: str) -> tables.Table:
+        return self.once(f"head of {table}", lambda: head_of(self._texts[f"tables/{table}.toml"]))
 
     # ------------------------------------------------------------ environment variables
     env_vars = part_of("env_vars", tables.EnvVars, lambda table: table.var)

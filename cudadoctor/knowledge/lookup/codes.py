@@ -64,17 +64,17 @@ def _by_number(api: str | None, number: int, knowledge: Knowledge) -> Iterator[C
 def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
     """By a name as an API writes it, in any case."""
     if name.startswith("cuda"):
-        cuda = knowledge.one_cuda_error(name)
-        if cuda is not None:
-            yield _cuda_meaning(cuda, knowledge)
+        for cuda in knowledge.cuda_errors:
+            if name in ((cuda.driver_name or "").lower(), (cuda.runtime_name or "").lower()):
+                yield _cuda_meaning(cuda, knowledge)
     elif name.startswith("nvml"):
         for nvml in knowledge.nvml_errors:
             if name in (nvml.name.lower(), nvml.exception.lower()):
                 yield _nvml_meaning(nvml, knowledge)
     elif "_" in name:
-        xid = knowledge.one_xid(name)
-        if xid is not None:
-            yield _xid_meaning(xid, knowledge)
+        for xid in knowledge.xids:
+            if name in xid.name.lower().split(" / "):
+                yield _xid_meaning(xid, knowledge)
 
 
 def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
@@ -97,21 +97,17 @@ def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
 def _cuda_meaning(row: CudaError, knowledge: Knowledge) -> CodeMeaning:
     aliases = (row.runtime_name,) if row.driver_name and row.runtime_name else ()
     words = [row.explanation, row.note, "The context is dead afterwards: only a new process helps." if row.sticky else None]
-    before = next((old.code for old in knowledge.old_numbers() if old.code_today == row.code and old.code != row.code), None)
+    before = next((old.code for old in knowledge.old_runtime_errors if old.code_today == row.code and old.code != row.code), None)
     return _meaning(
         "cuda", row.code, row.name, " ".join(filter(None, words)), row.causes, knowledge, suspect=row.suspect_only, aliases=aliases,
         messages=row.messages, before=before, sources=knowledge.sources("cuda_errors", row.source),
     )  # fmt: skip
 
 
-def _old_cuda(number: int, knowledge: Knowledge) -> OldRuntimeError | None:
-    return next((row for row in knowledge.old_numbers() if row.code == number), None)
-
-
 def _old_meaning(old: OldRuntimeError, knowledge: Knowledge) -> CodeMeaning:
-    today = knowledge.one_cuda_error(old.code_today)
+    today = knowledge.cuda_error(old.code_today)
     assert today is not None  # both stand in one table, and a test holds them together
-    unused = "" if knowledge.one_cuda_error(old.code) is not None else " Since 10.1 no CUDA code has this number."
+    unused = "" if knowledge.cuda_error(old.code) is not None else " Since 10.1 no CUDA code has this number."
     words = f"As a number of the runtime before CUDA 10.1 (today {old.code_today}): {today.explanation}{unused}"
     return _meaning(
         "cuda-before-10.1", old.code, old.runtime_name, words, today.causes, knowledge, suspect=today.suspect_only,
@@ -145,10 +141,10 @@ def _smi_meaning(row: SmiExit, knowledge: Knowledge) -> CodeMeaning:
 
 # Each API's row of a number, and the page that it makes.
 _READERS: tuple[tuple[str, Callable[[int, Knowledge], Any], Callable[[Any, Knowledge], CodeMeaning]], ...] = (
-    ("cuda", lambda number, knowledge: knowledge.one_cuda_error(number), _cuda_meaning),
-    ("cuda", _old_cuda, _old_meaning),
+    ("cuda", lambda number, knowledge: knowledge.cuda_error(number), _cuda_meaning),
+    ("cuda", lambda number, knowledge: knowledge.old_runtime_error(number), _old_meaning),
     ("nvml", lambda number, knowledge: knowledge.nvml_error(number), _nvml_meaning),
-    ("xid", lambda number, knowledge: knowledge.one_xid(number), _xid_meaning),
+    ("xid", lambda number, knowledge: knowledge.xid(number), _xid_meaning),
     ("nvidia-smi", lambda number, knowledge: knowledge.smi_exit(number), _smi_meaning),
 )
 
