@@ -145,9 +145,7 @@ class NvmlGpu(GpuHealth, frozen=True, kw_only=True):
     sm_clock_max_mhz: Megahertz | None = None
     memory_clock_max_mhz: Megahertz | None = None
     memory_bus_bits: Count | None = None
-    remap_uncorrectable: Count | None = None  # rows remapped so far because of uncorrectable errors
     temperature_slowdown_c: Celsius | None = None  # where the hardware begins to slow itself down
-    pcie_generation_card: Generation | None = None  # what the card alone could do; `pcie_generation_max` is that of card and slot together
     handle_error: str | None = None  # the GPU is counted but cannot be opened
     errors: dict[str, str] = msgspec.field(default_factory=dict)  # query -> NVML's answer, for each value that failed
 
@@ -171,7 +169,6 @@ class Process(Shown, frozen=True, kw_only=True):
 
     pid: Pid
     ppid: Pid | None = None
-    sid: Pid | None = None
     user: str | None = None
     own: bool | None = None
     state: Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"] = "unknown"

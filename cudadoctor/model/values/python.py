@@ -35,7 +35,6 @@ class Component(Value, frozen=True, kw_only=True):
     path: str | None = None
     version: ToolkitVersion | None = None
     rule: str | None = None  # wheel nvidia-cuda-nvrtc | conda | CUDA_HOME | /usr/local/cuda | ldconfig
-    hides: tuple[str, ...] = ()
     damage: str | None = None  # what shows that the file is not whole
 
 
