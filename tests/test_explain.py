@@ -428,7 +428,7 @@ def test_every_kind_of_topic_has_an_example_that_leads_to_it_and_every_pitfall_i
     for kind in KNOWLEDGE.topics:
         assert topic(kind.example).subject == kind.id
     reached = {trouble.causes for query in everything() for trouble in topic(query).troubles}
-    for row in KNOWLEDGE._topics.pitfall:
+    for row in KNOWLEDGE._pitfalls:
         assert row.causes in reached or not row.causes, row
 
 

@@ -11,7 +11,7 @@ import pytest
 from cudadoctor.knowledge.load import load as knowledge_of_package
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.report import Report, SustainedSample
-from cudadoctor.model.values import GpuWork
+from cudadoctor.model.values import Ladder
 from cudadoctor.parsers import worker_gpu
 from cudadoctor.parsers.read import text_of
 from cudadoctor.report import bench_text, html
@@ -82,5 +82,5 @@ def test_what_a_worker_wrote_until_it_was_ended_is_kept() -> None:
     stdout = "".join(json.dumps(event) + "\n" for event in events)
     item = Item(id="sustained-0", kind="worker", what=("python", "on_gpus.py", "sustained"), status="timed-out", stdout=stdout)
     work = next(fact.value for fact in worker_gpu.parse(text_of(item)) if not hasattr(fact, "why"))
-    assert isinstance(work, GpuWork)
+    assert isinstance(work, Ladder)
     assert [one.at for one in work.sustained] == [0.5, 1.0]

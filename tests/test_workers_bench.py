@@ -25,7 +25,7 @@ from cudadoctor.knowledge.load import load as knowledge_of_package
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.model.values import GPU_WORK, GpuWork
+from cudadoctor.model.values import GPU_WORK, Ladder
 from cudadoctor.parsers import worker_gpu
 from cudadoctor.parsers.read import text_of
 from cudadoctor.sources import gpu_workers
@@ -67,7 +67,7 @@ def run(stubs: Path) -> Run:
     return functools.partial(started, stubs)
 
 
-def work_of(events: Events) -> GpuWork:
+def work_of(events: Events) -> Ladder:
     """What the parser makes of a worker's lines."""
     item = Item(
         id="benchmark-0",
@@ -79,7 +79,7 @@ def work_of(events: Events) -> GpuWork:
     )
     (fact,) = Guard().run("parse", "worker_gpu", [], lambda: list(worker_gpu.parse(text_of(item))))
     assert fact.key == GPU_WORK.name
-    assert isinstance(fact.value, GpuWork)
+    assert isinstance(fact.value, Ladder)
     return fact.value
 
 
@@ -172,7 +172,7 @@ def test_a_copy_between_gpus_that_never_ends_is_a_failed_step() -> None:
         stdout="".join(json.dumps(line) + "\n" for line in lines),
     )
     (fact,) = worker_gpu.parse(text_of(item))
-    assert isinstance(fact.value, GpuWork)
+    assert isinstance(fact.value, Ladder)
     (step,) = fact.value.smoke
     assert (step.status, step.why) == ("fail", "GPU 0: peer copy to GPU 1: it did not end (no answer within 9 s)")
 
@@ -307,8 +307,8 @@ def test_a_planted_fault_is_caught_and_named(run: Run, planted: str, step: str, 
     assert re.search(words, bad["why"])
     assert bad["why"].startswith(f"{step} on GPU 0: ")
     assert bad["why"].endswith("wrong again when repeated (2 of 2 times)")
-    broken = work_of(events).results[-1]
-    assert any(result.status == "fail" and "wrong again" in result.output for result in work_of(events).results), broken
+    broken = work_of(events).rungs[-1]
+    assert any(result.status == "fail" and "wrong again" in result.output for result in work_of(events).rungs), broken
 
 
 def test_a_write_out_of_bounds_ends_the_steps_with_the_drivers_words(run: Run) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
+from cudadoctor.checks.reading import answers
+from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     ENVIRONMENT,
@@ -42,21 +44,15 @@ def any_of(*branches: Function) -> Function:
     """The clues of all branches. Only where none found anything does an unknown fact in one of them leave the rule undecided."""
 
     def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        found = False
-        ignorance: NotKnown | None = None
-        for branch in branches:
-            try:
-                clues = tuple(branch(facts, knowledge))
-            except NotKnown as unknown:
-                ignorance = ignorance or unknown
-                continue
-            found = found or bool(clues)
+        for clues in answers(partial(_clues, branch, facts, knowledge) for branch in branches):
             yield from clues
-        if not found and ignorance is not None:
-            raise ignorance
 
     rule.__name__ = " or ".join(branch.__name__ for branch in branches)
     return rule
+
+
+def _clues(branch: Function, facts: Facts, knowledge: Knowledge) -> tuple[Clue, ...]:
+    return tuple(branch(facts, knowledge))
 
 
 def spoken(source: str, line: int, words: str) -> Quote:

@@ -4,6 +4,7 @@ the board; a refused module; a driver that hangs.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -192,33 +193,33 @@ def _by_file_name(facts: Facts, path: str | None) -> Side | None:
 
 def _nvml_side(facts: Facts) -> Side | None:
     fact = facts[NVML]
-    if fact.value is None or fact.value.code == 0 or fact.value.library is None:
-        return None
-    return Side(fact.value.library, None, fact.lines_with(fact.value.library.text)[:1])
+    library = fact.value.library if fact.value is not None and fact.value.code != 0 else None
+    return None if library is None else Side(library, None, fact.lines_with(library.text)[:1])
 
 
 def _smi_side(facts: Facts) -> Side | None:
     fact = facts[SMI]
-    if fact.value is None or fact.value.failure is None or fact.value.gpus or fact.value.library is None:
-        return None
-    return Side(fact.value.library, None, fact.lines_with(fact.value.library.text)[:2])
+    library = fact.value.library if fact.value is not None and fact.value.failure is not None and not fact.value.gpus else None
+    return None if library is None else Side(library, None, fact.lines_with(library.text)[:2])
 
 
 # ---------------------------------------------------------------- branch and GPU
-def too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver's branch came after the last one that drives this GPU."""
-    for gpu, family, driver in _pairs(facts, knowledge):
-        last = family.last_driver_branch
-        if last is not None and last < driver.branch and not seen_to_work(facts, gpu):
-            yield _misfit("driver-too-new-for-gpu", gpu, driver, family.name, last)
+def _misfit(cause: str, limit: Callable[[Architecture], int | None], beyond: Callable[[int, int], bool]) -> Function:
+    """The driver's branch came after the last one that drives this GPU, or before the first, and the GPU does not work."""
+
+    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        for gpu, family, driver in _pairs(facts, knowledge):
+            branch = limit(family)
+            if branch is not None and beyond(driver.branch, branch) and not seen_to_work(facts, gpu):
+                values = {**gpu.values, "architecture": family.name, "driver": driver.version, "branch": str(branch)}
+                yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
+
+    rule.__name__ = cause
+    return rule
 
 
-def too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver's branch came before the first one that drives this GPU, and the GPU does not work."""
-    for gpu, family, driver in _pairs(facts, knowledge):
-        first = family.first_driver_branch
-        if first is not None and first > driver.branch and not seen_to_work(facts, gpu):
-            yield _misfit("driver-too-old-for-gpu", gpu, driver, family.name, first)
+too_new = _misfit("driver-too-new-for-gpu", lambda family: family.last_driver_branch, operator.gt)
+too_old = _misfit("driver-too-old-for-gpu", lambda family: family.first_driver_branch, operator.lt)
 
 
 def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architecture, traces.Installed]]:
@@ -236,11 +237,6 @@ def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architectu
         if driver is None:
             return
         yield gpu, family, driver
-
-
-def _misfit(cause: str, gpu: Gpu, driver: traces.Installed, architecture: str, branch: int) -> Clue:
-    values = {**gpu.values, "architecture": architecture, "driver": driver.version, "branch": str(branch)}
-    return Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
 
 
 # ---------------------------------------------------------------- no answer

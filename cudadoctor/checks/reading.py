@@ -6,7 +6,7 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
@@ -70,12 +70,10 @@ def hung(facts: Facts, item: str) -> bool:
     return hangs is not None and any(entry.item == item for entry in hangs.entries)
 
 
-def first_true(*questions: Callable[[], T]) -> T | tuple[()]:
-    """The answer of the first question that is answered yes (by lines as a rule), () where all are answered no.
-
-    Undecided where none says yes and one is unknown.
-    """
+def answers(questions: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """Each yes (lines or clues, as a rule). Undecided where none of the questions is answered so and one is unknown."""
     ignorance: NotKnown | None = None
+    said = False
     for question in questions:
         try:
             found = question()
@@ -83,10 +81,15 @@ def first_true(*questions: Callable[[], T]) -> T | tuple[()]:
             ignorance = ignorance or unknown
             continue
         if found:
-            return found
-    if ignorance is not None:
+            said = True
+            yield found
+    if ignorance is not None and not said:
         raise ignorance
-    return ()
+
+
+def first_true(*questions: Callable[[], T]) -> T | tuple[()]:
+    """The first yes, () where all are answered no."""
+    return next(answers(questions), ())
 
 
 def statements(facts: Facts, key: Key[T]) -> tuple[Fact[T], ...]:

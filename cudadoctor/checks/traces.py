@@ -111,26 +111,15 @@ def library(facts: Facts, name: str) -> Quotes:
         need_whole_list(facts, key)
         return ()
 
-    loaded, sought = (loaded_libcuda, libcuda_not_found) if name.startswith("libcuda") else (loaded_libnvidia_ml, libnvidia_ml_not_found)
-
     def listed() -> Quotes:
         """ldconfig lists what was there when its cache was written; the loader knows what is there now."""
-        return () if sought(facts) else among(LIBRARIES)
+        climb, nvml = facts.value(LADDER), facts.value(NVML)
+        said = [entry.output for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
+        said += [nvml.message or ""] if nvml is not None else []
+        return () if any(f"{name}.1: {NO_FILE}" in words for words in said) else among(LIBRARIES)
 
+    loaded = loaded_libcuda if name == "libcuda.so" else loaded_libnvidia_ml
     return first_true(lambda: among(DRIVER_FILES), listed, lambda: loaded(facts))
-
-
-def libcuda_not_found(facts: Facts) -> bool:
-    """Whether the loader found no file of libcuda at all."""
-    climb = facts.value(LADDER)
-    failed = [entry for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
-    return any(f"libcuda.so.1: {NO_FILE}" in entry.output for entry in failed)
-
-
-def libnvidia_ml_not_found(facts: Facts) -> bool:
-    """The same for NVML's library."""
-    nvml = facts.value(NVML)
-    return nvml is not None and f"libnvidia-ml.so.1: {NO_FILE}" in (nvml.message or "")
 
 
 def loaded_libcuda(facts: Facts) -> Quotes:

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.common import (
-    in_python,
-    package_of,
-    package_quote,
-    variable_quote,
-    variables_of,
-)
+from cudadoctor.checks.common import in_python, package_of, package_quote, variable_quote, variables_of
 from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.knowledge.load import Knowledge

@@ -1,4 +1,4 @@
-"""The rows of the tables of codes as typed values: CUDA, NVML, nvidia-smi, Xid.
+"""The rows of the tables of codes as typed values: CUDA, NVML, nvidia-smi, Xid, DCGM.
 
 `causes` are ids of the vocabulary, likeliest first. One states the cause; several, or `suspect_only`, are suspects.
 """
@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cudadoctor.knowledge.tables import Row, Source, Table
+from cudadoctor.knowledge.tables import Row, Sourced, Table
 
 
-class CudaError(Row, frozen=True, kw_only=True):
+class Code(Sourced, frozen=True, kw_only=True):
+    """Base of the rows that stand for causes."""
+
+    causes: tuple[str, ...] = ()
+    suspect_only: bool = False
+
+
+class CudaError(Code, frozen=True, kw_only=True):
     """A CUresult and cudaError_t (they share the number); either name may be missing. See the head of cuda_errors.toml."""
 
     code: int
@@ -23,13 +30,10 @@ class CudaError(Row, frozen=True, kw_only=True):
     generic: bool = False
     explanation: str
     note: str | None = None
-    causes: tuple[str, ...] = ()
-    suspect_only: bool = False
     sticky: bool = False
     since: str | None = None
     libcuda_from_branch: int | None = None
     libcuda_unknown_in_branch: int | None = None
-    source: Source
 
     @property
     def name(self) -> str | None:
@@ -49,17 +53,14 @@ class OldRuntimeError(Row, frozen=True, kw_only=True):
     code_today: int
 
 
-class NvmlError(Row, frozen=True, kw_only=True):
+class NvmlError(Code, frozen=True, kw_only=True):
     code: int
     name: str
     message: str
     aliases: tuple[str, ...] = ()
     generic: bool = False
     meaning: str
-    causes: tuple[str, ...] = ()
-    suspect_only: bool = False
     known_from_branch: int | None = None
-    source: Source
 
     @property
     def exception(self) -> str:
@@ -71,17 +72,14 @@ class NvmlError(Row, frozen=True, kw_only=True):
         return (self.message, *self.aliases)
 
 
-class SmiExit(Row, frozen=True, kw_only=True):
+class SmiExit(Code, frozen=True, kw_only=True):
     """An exit code of nvidia-smi."""
 
     code: int
     meaning: str
-    causes: tuple[str, ...] = ()
-    suspect_only: bool = False
-    source: Source
 
 
-class SmiMessage(Row, frozen=True, kw_only=True):
+class SmiMessage(Code, frozen=True, kw_only=True):
     """A literal line of nvidia-smi; `code` is the exit code that comes with it."""
 
     text: str
@@ -89,17 +87,13 @@ class SmiMessage(Row, frozen=True, kw_only=True):
     code: int | None = None
     branches: str
     note: str | None = None
-    causes: tuple[str, ...] = ()
-    suspect_only: bool = False
-    source: Source
 
 
-class SmiHeader(Row, frozen=True, kw_only=True):
+class SmiHeader(Sourced, frozen=True, kw_only=True):
     template: str
     branches: str
     cuda: bool
     note: str | None = None
-    source: Source
 
 
 class SmiChange(Row, frozen=True, kw_only=True):
@@ -107,12 +101,10 @@ class SmiChange(Row, frozen=True, kw_only=True):
     change: str
 
 
-class Xid(Row, frozen=True, kw_only=True):
+class Xid(Code, frozen=True, kw_only=True):
     number: int
     name: str
     meaning: str
-    causes: tuple[str, ...] = ()
-    suspect_only: bool = False
     severity: Literal["info", "warning", "error", "critical"] | None = None
     severity_gpud: str | None = None
     action: str | None = None
@@ -123,7 +115,6 @@ class Xid(Row, frozen=True, kw_only=True):
     nvidia_immediate: str | None = None
     nvidia_investigate: str | None = None
     xid154: str | None = None
-    source: Source
 
 
 class XidBucket(Row, frozen=True, kw_only=True):
@@ -142,17 +133,34 @@ class RecoveryAction(Row, frozen=True, kw_only=True):
     causes: tuple[str, ...] = ()
 
 
-class XidLine(Row, frozen=True, kw_only=True):
+class XidLine(Sourced, frozen=True, kw_only=True):
     regex: str
     meaning: str
-    source: Source
+
+
+class DcgmErrorRow(Row, frozen=True, kw_only=True):
+    """A dcgmError_t: the number by which DCGM says why a test failed."""
+
+    code: int
+    name: str
+    causes: tuple[str, ...]
+    suspect_only: bool = False
 
 
 # ---------------------------------------------------------------- the files
+class DcgmErrors(Table, frozen=True, kw_only=True):
+    error: tuple[DcgmErrorRow, ...]
+
+
 class CudaErrors(Table, frozen=True, kw_only=True):
     error: tuple[CudaError, ...]
     runtime_only: tuple[CudaError, ...]
     old_runtime: tuple[OldRuntimeError, ...]
+
+
+def by_number(table: CudaErrors) -> tuple[CudaError, ...]:
+    """Driver and runtime codes, which share their numbers."""
+    return tuple(sorted(table.error + table.runtime_only, key=lambda row: row.code))
 
 
 class NvmlErrors(Table, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 import tomli
 
+from cudadoctor.knowledge.tables import Table
+
 T = TypeVar("T")
 F = TypeVar("F")
 
@@ -52,6 +54,17 @@ def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
         raise KnowledgeError(f"{file}: {error}") from error
 
 
+def head_of(text: str) -> Table:
+    """What a file says of itself: its rows, which may be thousands of lines, are not decoded for it."""
+    raw: dict[str, Any] = {}
+    for name in ("meta", "sources"):
+        start = text.find(f"\n[{name}]\n")
+        if start >= 0:
+            end = text.find("\n[", start + 1)
+            raw.update(tomli.loads(text[start : end if end >= 0 else len(text)]))
+    return msgspec.convert(raw, Table)
+
+
 def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property[T]:
     """An attribute of Knowledge: a part of tables/`name`.toml, which is decoded when it is first asked for."""
 
@@ -59,6 +72,20 @@ def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property
         return part(knowledge._table(name, kind))
 
     return cached_property(read)
+
+
+def table_of(name: str, kind: type[F]) -> cached_property[F]:
+    """The same for all of that table."""
+    return part_of(name, kind, lambda table: table)
+
+
+def row_by(rows: cached_property[tuple[T, ...]], field: str) -> Callable[[Any, object], T | None]:
+    """A method of Knowledge: of these rows the one whose field has this value; None where there is none."""
+
+    def find(knowledge: Any, value: object) -> T | None:
+        return next((row for row in rows.__get__(knowledge) if getattr(row, field) == value), None)
+
+    return find
 
 
 def index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:

@@ -7,27 +7,24 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from cudadoctor.knowledge.tables import Row, Source, Table
+from cudadoctor.knowledge.tables import Sourced, Table
 
 What = Literal["keep", "launcher", "job", "granted", "group"]
 
 
-class Rule(Row, frozen=True, kw_only=True):
+class Rule(Sourced, frozen=True, kw_only=True):
     what: What
     variables: tuple[str, ...]
     first_for: tuple[str, ...] = ()  # of a group: the rungs at which it is the likeliest
-    source: Source
 
 
-class Place(Row, frozen=True, kw_only=True):
+class Place(Sourced, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
-    source: Source
 
 
-class ListVariable(Row, frozen=True, kw_only=True):
+class ListVariable(Sourced, frozen=True, kw_only=True):
     variable: str
     parting: str
-    source: Source
 
 
 class Experiments(Table, frozen=True, kw_only=True):

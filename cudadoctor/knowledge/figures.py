@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cudadoctor.knowledge.dcgm import DcgmTables
-from cudadoctor.knowledge.decoding import part_of
-from cudadoctor.knowledge.tables import Architectures, Row, Source, Table
-from cudadoctor.model.version import ComputeCapability
+from cudadoctor.knowledge.tables import Sourced, Table
 
 FigureClass = Literal["pcie", "memory", "arithmetic", "tensor", "shared", "peer", "none"]
 SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
 
 
-class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
+class FigureRow(Sourced, frozen=True, kw_only=True, rename={"of": "class"}):
     """One figure. `of`: what sets its limit."""
 
     name: str
@@ -24,10 +21,9 @@ class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
     drift: float = 0.08
     less: bool = False
     key: bool = False
-    source: Source
 
 
-class RateRow(Row, frozen=True, kw_only=True):
+class RateRow(Sourced, frozen=True, kw_only=True):
     """What one multiprocessor does in a cycle, in multiply-adds."""
 
     cc: str
@@ -36,37 +32,8 @@ class RateRow(Row, frozen=True, kw_only=True):
     tensor: dict[str, int] | None = None  # multiply-adds of the tensor cores, dense, by the type of the operands
     shared_bytes: int | None = None
     nvlink: float | None = None  # GB/s of one link in one direction
-    source: Source
 
 
 class Figures(Table, frozen=True, kw_only=True):
     figure: tuple[FigureRow, ...]
     rate: tuple[RateRow, ...] = ()
-
-
-class FigureTables(DcgmTables):
-    """The part of Knowledge that reads them."""
-
-    figures = part_of("benchmark", Figures, lambda table: table.figure)
-
-    def figure(self, name: str) -> FigureRow | None:
-        """None for a figure of a later release."""
-        return next((row for row in self.figures if row.name == name), None)
-
-    def nvlink(self, capability: ComputeCapability) -> float | None:
-        """GB/s that one NVLink of such a GPU carries in one direction."""
-        return next((row.nvlink for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
-
-    def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
-        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
-        cores. None: not known."""
-        rate = next((row for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
-        if kind == "shared":
-            return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
-        what, _, operands = kind.partition("_")
-        if what in ("tensor", "product"):
-            return (rate.tensor or {}).get(operands) if rate is not None else None
-        if kind in ("fp16", "bf16"):
-            return getattr(rate, kind) if rate is not None else None
-        row = next((row for row in self._table("architectures", Architectures).capability if row.compute_capability == capability), None)
-        return None if row is None else row.fp32_lanes_per_sm if kind == "fp32" else row.fp64_lanes_per_sm

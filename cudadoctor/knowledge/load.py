@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from cudadoctor.knowledge import codes, numba_rows, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of
+from cudadoctor.knowledge import codes, numba_rows, software, systems, tables, wording
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, head_of, index, part_of, row_by, table_of
 from cudadoctor.knowledge.experiments import Experiments
+from cudadoctor.knowledge.figures import SHARED_BYTES, Figures
+from cudadoctor.knowledge.topics import Pitfall, TopicKind, Topics
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
-from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
 T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
@@ -37,7 +39,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(numba_rows.NumbaTables):
+class Knowledge:
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
@@ -101,12 +103,9 @@ class Knowledge(numba_rows.NumbaTables):
         return self.recipes[recipe_id]
 
     # ------------------------------------------------------------ chips and architectures
-    @cached_property
-    def _chips(self) -> tables.Chips:
-        return self._table("chips", tables.Chips)
-
     architectures = part_of("architectures", tables.Architectures, lambda table: table.architecture)  # oldest first
     capabilities = part_of("architectures", tables.Architectures, lambda table: table.capability)
+    capability = row_by(capabilities, "compute_capability")
 
     def architecture(self, architecture_id: str) -> tables.Architecture:
         """KeyError where there is none ("pre-cuda" has no row)."""
@@ -124,80 +123,56 @@ class Knowledge(numba_rows.NumbaTables):
             return row
         return row.of(self.capability(chip.compute_capability))
 
-    def capability(self, capability: ComputeCapability) -> tables.Capability | None:
-        return next((row for row in self.capabilities if row.compute_capability == capability), None)
-
     def chip(self, device_id: str) -> tables.Chip | None:
         """The chip behind a PCI device id of NVIDIA's ("1292", with or without 0x). None: newer than the table, or no GPU."""
         try:
             number = int(device_id, 16)
         except ValueError:
             return None
-        row = next((row for row in self._chips.id_range if int(row.first, 16) <= number <= int(row.last, 16)), None)
+        row = next((row for row in self.chip_ranges if int(row.first, 16) <= number <= int(row.last, 16)), None)
         return None if row is None else _chip(row.architecture, row.cc)
 
     def chip_by_name(self, name: str) -> tables.Chip | None:
         """The chip by the first word of its name in pci.ids ("GK208M [GeForce GT 740M]"); a product's name decides nothing."""
         first = name.split(maxsplit=1)[0] if name.strip() else ""
-        prefix = next((row for row in self._chips.chip if row.fits(first)), None)
+        prefix = next((row for row in self.chip_prefixes if row.fits(first)), None)
         if prefix is None:
             return None
-        capability = next((row.cc for row in self._chips.chip_cc if re.match(row.regex, first)), prefix.cc)
+        capability = next((row.cc for row in self._chip_capabilities if re.match(row.regex, first)), prefix.cc)
         return _chip(prefix.architecture, capability)
 
     chip_prefixes = part_of("chips", tables.Chips, lambda table: table.chip)
     chip_ranges = part_of("chips", tables.Chips, lambda table: table.id_range)
+    _chip_capabilities = part_of("chips", tables.Chips, lambda table: table.chip_cc)
     chip_exceptions = part_of("chips", tables.Chips, lambda table: table.exception)
 
     # ------------------------------------------------------------ driver branches and packages
-    @cached_property
-    def _ubuntu(self) -> tables.UbuntuPackages:
-        return self._table("ubuntu_packages", tables.UbuntuPackages)
-
     branches = part_of("driver_branches", tables.Branches, lambda table: table.branch)
+    branch = row_by(branches, "branch")
+    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
 
     @property
     def newest_branch(self) -> int:
         return max(row.branch for row in self.branches)
 
-    def branch(self, number: int) -> tables.Branch | None:
-        return next((row for row in self.branches if row.branch == number), None)
-
-    def branch_for(self, architecture_id: str) -> int | None:
-        """The last branch that drives this architecture. None: still supported, take the newest (or the architecture is unknown)."""
-        row = self._architecture_by_id.get(architecture_id)
-        return None if row is None else row.last_driver_branch
-
-    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
-
     def ubuntu_packages(self, codename: str) -> tuple[tables.UbuntuPackage, ...]:
         """The real driver packages of one release ("jammy")."""
-        return tuple(row for row in self._ubuntu.package if row.release == codename)
+        return tuple(row for row in self._table("ubuntu_packages", tables.UbuntuPackages).package if row.release == codename)
 
     @cached_property
     def ubuntu_transitional(self) -> tuple[tables.UbuntuTransitional, ...]:
         return tuple(
             tables.UbuntuTransitional(release=release, package=package, installs=installs, ends_at=ends_at)
-            for release, rows in self._ubuntu.transitional.items()
+            for release, rows in self._table("ubuntu_packages", tables.UbuntuPackages).transitional.items()
             for package, (installs, ends_at) in rows.items()
         )
 
-    @property
-    def system_names(self) -> systems.Distributions:
-        """All of that table: systems, and how texts and kernels name them."""
-        return self._table("distributions", systems.Distributions)
-
+    system_names = table_of("distributions", systems.Distributions)  # systems, and how texts and kernels name them
     distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
     device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
-
-    def device_problem(self, code: int) -> systems.DeviceProblem | None:
-        return next((row for row in self.device_problems if row.code == code), None)
+    device_problem = row_by(device_problems, "code")
 
     # ------------------------------------------------------------ toolkits
-    @cached_property
-    def _compatibility(self) -> tables.Compatibility:
-        return self._table("cuda_driver_compat", tables.Compatibility)
-
     toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.cuda)  # oldest first
 
     def toolkit(self, version: ToolkitVersion) -> tables.ToolkitInfo | None:
@@ -206,7 +181,7 @@ class Knowledge(numba_rows.NumbaTables):
 
     def driver_minimum(self, toolkit: ToolkitVersion) -> tables.DriverMinimum:
         """The oldest drivers for a toolkit: the first release of its major.minor counts, for an update is seldom known."""
-        fits = [row for row in self._compatibility.release if row.version.major_minor == toolkit.major_minor]
+        fits = [row for row in self.toolkit_releases if row.version.major_minor == toolkit.major_minor]
         info = self.toolkit(toolkit)
         return tables.DriverMinimum(
             full=min((ModuleVersion(row.linux_min) for row in fits), default=None),
@@ -217,24 +192,66 @@ class Knowledge(numba_rows.NumbaTables):
     smi_versions = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.smi_version)
     distro_toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.distro_toolkit)
 
-    # ------------------------------------------------------------ codes
-    @cached_property
-    def _cuda(self) -> codes.CudaErrors:
-        return self._table("cuda_errors", codes.CudaErrors)
+    # ------------------------------------------------------------ products, adapters, frameworks, Numba
+    products = part_of("products", software.Products, lambda table: table.product)
+    torch_indexes = part_of("frameworks", software.Frameworks, lambda table: table.torch_index)  # oldest CUDA first
+    makers = part_of("adapters", software.Adapters, lambda table: table.maker)
+    frameworks = table_of("frameworks", software.Frameworks)
 
-    @cached_property
-    def cuda_errors(self) -> tuple[codes.CudaError, ...]:
-        """Driver and runtime codes, which share their numbers, by number."""
-        return tuple(sorted(self._cuda.error + self._cuda.runtime_only, key=lambda row: row.code))
+    def capability_of_product(self, name: str) -> ComputeCapability | None:
+        """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""
+        row = next((row for row in self.products if row.fits(name)), None)
+        return None if row is None else row.compute_capability
+
+    def maker_of(self, vendor: str | None, words: str | None) -> software.Maker | None:
+        """Who made an adapter: by its PCI vendor id, else by what a listing or a text calls it."""
+        if vendor is not None:
+            return next((row for row in self.makers if row.vendor == vendor), None)
+        return next((row for row in self.makers if any(word in (words or "") for word in row.words)), None)
+
+    numba_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba)
+
+    def numba_release(self, version: PackageVersion) -> numba_rows.NumbaRelease | None:
+        return next((row for row in self.numba_releases if row.covers(version)), None)
+
+    numba_cuda_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba_cuda)
+    numba_facts = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.fact)
+    numba_env = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.env)
+
+    # ------------------------------------------------------------ figures
+    _rates = part_of("benchmark", Figures, lambda table: table.rate)
+    figures = part_of("benchmark", Figures, lambda table: table.figure)
+    figure = row_by(figures, "name")  # None for a figure of a later release
+
+    def nvlink(self, capability: ComputeCapability) -> float | None:
+        """GB/s that one NVLink of such a GPU carries in one direction."""
+        return next((row.nvlink for row in self._rates if row.cc == capability.text), None)
+
+    def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
+        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
+        cores. None: not known."""
+        rate = next((row for row in self._rates if row.cc == capability.text), None)
+        if kind == "shared":
+            return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
+        what, _, operands = kind.partition("_")
+        if what in ("tensor", "product"):
+            return (rate.tensor or {}).get(operands) if rate is not None else None
+        if kind in ("fp16", "bf16"):
+            return getattr(rate, kind) if rate is not None else None
+        row = self.capability(capability)
+        return None if row is None else row.fp32_lanes_per_sm if kind == "fp32" else row.fp64_lanes_per_sm
+
+    # ------------------------------------------------------------ codes
+    dcgm_errors = part_of("dcgm_errors", codes.DcgmErrors, lambda table: table.error)
+    dcgm_error = row_by(dcgm_errors, "code")  # None for a code that no cause of the vocabulary stands for
+
+    cuda_errors = part_of("cuda_errors", codes.CudaErrors, codes.by_number)
 
     def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
         return self._cuda_index.get(code_or_name)
 
     old_runtime_errors = part_of("cuda_errors", codes.CudaErrors, lambda table: table.old_runtime)
-
-    def old_runtime_error(self, code: int) -> codes.OldRuntimeError | None:
-        return next((row for row in self.old_runtime_errors if row.code == code), None)
-
+    old_runtime_error = row_by(old_runtime_errors, "code")
     nvml_errors = part_of("nvml_errors", codes.NvmlErrors, lambda table: table.error)
 
     def nvml_error(self, code_or_name: int | str) -> codes.NvmlError | None:
@@ -242,38 +259,67 @@ class Knowledge(numba_rows.NumbaTables):
         return self._nvml_index.get(code_or_name)
 
     smi_exits = part_of("nvidia_smi", codes.SmiTable, lambda table: table.exit_code)
-
-    def smi_exit(self, code: int) -> codes.SmiExit | None:
-        return next((row for row in self.smi_exits if row.code == code), None)
-
+    smi_exit = row_by(smi_exits, "code")
     smi_messages = part_of("nvidia_smi", codes.SmiTable, lambda table: table.message)
     smi_headers = part_of("nvidia_smi", codes.SmiTable, lambda table: table.header)
     smi_changes = part_of("nvidia_smi", codes.SmiTable, lambda table: table.change)
     xids = part_of("xid", codes.XidTable, lambda table: table.xid)
-
-    def xid(self, number: int) -> codes.Xid | None:
-        return self._xid_index.get(number)
-
+    xid = row_by(xids, "number")
     xid_line = part_of("xid", codes.XidTable, lambda table: table.line_format)  # its form in the kernel log
     xid_buckets = part_of("xid", codes.XidTable, lambda table: table.bucket)
     recovery_actions = part_of("xid", codes.XidTable, lambda table: table.recovery_action)
 
     # ------------------------------------------------------------ what texts show and people write
     circumstances = part_of("circumstances", wording.Circumstances, lambda table: table.circumstance)
-
     placeholder_words = part_of("placeholders", wording.Placeholders, lambda table: table.words)
+    discourse = table_of("discourse", wording.Discourse)
+    lexicon = table_of("lexicon", wording.Lexicon)
+    experiments = table_of("experiments", Experiments)
 
-    @property
-    def discourse(self) -> wording.Discourse:
-        return self._table("discourse", wording.Discourse)
+    # ------------------------------------------------------------ what `explain` says beside the numbers
+    def causes_naming(self, cause_id: str) -> tuple[str, ...]:
+        """The ids of other causes in whose files this one is named; no file is decoded for it."""
+        named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
+        return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
 
-    @cached_property
-    def lexicon(self) -> wording.Lexicon:
-        return self._table("lexicon", wording.Lexicon)
+    topics = part_of("topics", Topics, lambda table: table.topic)
+    _pitfalls = part_of("topics", Topics, lambda table: table.pitfall)
+    _advice = part_of("topics", Topics, lambda table: table.advice)
 
-    @cached_property
-    def experiments(self) -> Experiments:
-        return self._table("experiments", Experiments)
+    def topic(self, kind: str) -> TopicKind:
+        """KeyError where there is none."""
+        return {row.id: row for row in self.topics}[kind]
+
+    def pitfalls(self, kind: str, conditions: frozenset[str]) -> tuple[Pitfall, ...]:
+        """What goes wrong with a thing of this kind of which these conditions hold."""
+        return tuple(row for row in self._pitfalls if kind in row.topics and (row.when is None or row.when in conditions))
+
+    def advice(self, api: str, *, success: bool) -> str | None:
+        """What to do about a code of this API that no cause stands for."""
+        rows = [row for row in self._advice if row.api == api and row.when in (None, "success" if success else None)]
+        return min(rows, key=lambda row: row.when is None).text if rows else None
+
+    def sources(self, table: str, source: tables.Source | None, rows: str = "") -> tuple[str, ...]:
+        """The texts behind the `source` of a row of this table ("chips").
+
+        Rows of a compact list have none of their own: the file's `<rows>_source` holds for all of them.
+        """
+        head = self._head(table)
+        if source is None:
+            source = str(head.meta.get(f"{rows}_source") or head.meta["source"])
+        keys = (source,) if isinstance(source, str) else source
+        return tuple(head.sources.get(key, key) for key in keys)
+
+    def sources_of(self, table: str, rows: Iterable[tables.Sourced]) -> list[str]:
+        """The texts behind several rows."""
+        return [text for row in rows for text in self.sources(table, row.source)]
+
+    def read_on(self, table: str) -> str:
+        """The day on which a table's facts were read ("2026-11-21"): what it calls newest was newest then."""
+        return str(self._head(table).meta.get("read", ""))
+
+    def _head(self, table: str) -> tables.Table:
+        return self.once(f"head of {table}", lambda: head_of(self._texts[f"tables/{table}.toml"]))
 
     # ------------------------------------------------------------ environment variables
     env_vars = part_of("env_vars", tables.EnvVars, lambda table: table.var)
@@ -291,10 +337,6 @@ class Knowledge(numba_rows.NumbaTables):
     @cached_property
     def _nvml_index(self) -> dict[int | str, codes.NvmlError]:
         return index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
-
-    @cached_property
-    def _xid_index(self) -> dict[int, codes.Xid]:
-        return {row.number: row for row in self.xids}
 
     def _table(self, name: str, kind: type[T]) -> T:
         file = f"tables/{name}.toml"

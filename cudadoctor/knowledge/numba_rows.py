@@ -1,16 +1,14 @@
-"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes; and the part of Knowledge that reads them."""
+"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes."""
 
 from __future__ import annotations
 
 import re
 
-from cudadoctor.knowledge.decoding import part_of
-from cudadoctor.knowledge.figures import FigureTables
-from cudadoctor.knowledge.tables import Row, Source, Table
+from cudadoctor.knowledge.tables import Sourced, Table
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
 
-class NumbaRelease(Row, frozen=True, kw_only=True):
+class NumbaRelease(Sourced, frozen=True, kw_only=True):
     numba: str
     released: str | None = None
     python: str
@@ -19,7 +17,6 @@ class NumbaRelease(Row, frozen=True, kw_only=True):
     builtin_cuda: bool | None = None
     builtin_ctk: str | None = None
     builtin_cc: tuple[str, ...] = ()
-    source: Source
 
     def covers(self, version: PackageVersion) -> bool:
         """Whether the row's release (0.67.0, 0.68.x, 0.55.{0,1}) is this version."""
@@ -39,7 +36,7 @@ class NumbaRelease(Row, frozen=True, kw_only=True):
         return ToolkitVersion(found[1]), ToolkitVersion(found[2].replace("x", "99"))
 
 
-class NumbaCudaRelease(Row, frozen=True, kw_only=True):
+class NumbaCudaRelease(Sourced, frozen=True, kw_only=True):
     numba_cuda: str
     released: str
     numba: str
@@ -51,23 +48,20 @@ class NumbaCudaRelease(Row, frozen=True, kw_only=True):
     extra_cu12: tuple[str, ...] = ()
     extra_cu13: tuple[str, ...] = ()
     note: str | None = None
-    source: Source
 
 
-class NumbaFact(Row, frozen=True, kw_only=True):
+class NumbaFact(Sourced, frozen=True, kw_only=True):
     topic: str
     about: tuple[str, ...]  # numba, numba-cuda
     fact: str
-    source: Source
 
 
-class NumbaEnv(Row, frozen=True, kw_only=True):
+class NumbaEnv(Sourced, frozen=True, kw_only=True):
     name: str
     meaning: str
     pitfall: str | None = None
     applies: str
     causes: tuple[str, ...] = ()
-    source: Source
 
 
 class NumbaSupport(Table, frozen=True, kw_only=True):
@@ -75,16 +69,3 @@ class NumbaSupport(Table, frozen=True, kw_only=True):
     numba_cuda: tuple[NumbaCudaRelease, ...]
     fact: tuple[NumbaFact, ...]
     env: tuple[NumbaEnv, ...]
-
-
-class NumbaTables(FigureTables):
-    """The part of Knowledge that reads them."""
-
-    numba_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba)
-
-    def numba_release(self, version: PackageVersion) -> NumbaRelease | None:
-        return next((row for row in self.numba_releases if row.covers(version)), None)
-
-    numba_cuda_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba_cuda)
-    numba_facts = part_of("numba_support", NumbaSupport, lambda table: table.fact)
-    numba_env = part_of("numba_support", NumbaSupport, lambda table: table.env)

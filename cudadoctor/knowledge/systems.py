@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cudadoctor.knowledge.tables import Row, Source, Table
+from cudadoctor.knowledge.tables import Row, Sourced, Table
 
 
 class DistributionRow(Row, frozen=True, kw_only=True):
@@ -40,14 +40,13 @@ class Distributions(Table, frozen=True, kw_only=True):
     words: dict[str, tuple[str, ...]]
 
 
-class DeviceProblem(Row, frozen=True, kw_only=True):
+class DeviceProblem(Sourced, frozen=True, kw_only=True):
     """A code by which Windows says why a device does not run. `causes`: what it says of an NVIDIA GPU, likeliest first."""
 
     code: int
     name: str
     meaning: str
     causes: tuple[str, ...]
-    source: Source
 
 
 class DeviceProblems(Table, frozen=True, kw_only=True):

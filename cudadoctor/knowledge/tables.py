@@ -32,6 +32,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     read: str | None = None
 
 
+class Sourced(Row, frozen=True, kw_only=True):
+    """Base of rows that name what they rest on: keys of the file's `sources`, or the text itself."""
+
+    source: Source
+
+
 class Table(Row, frozen=True, kw_only=True):
     """Base of all files. `sources`: what the rows rest on, by the keys that their `source` names."""
 
@@ -40,19 +46,32 @@ class Table(Row, frozen=True, kw_only=True):
 
 
 # ---------------------------------------------------------------- architectures and chips
-class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
-    """A GPU architecture. `last_*` None: still supported."""
+class Generation(Sourced, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
+    """Base of both: which drivers and toolkits go with these GPUs. `last_*` None: still supported."""
+
+    first_toolkit_text: str | None = None
+    last_toolkit_text: str | None = None
+    first_driver_branch: int | None = None
+    first_driver: str | None = None
+    first_driver_basis: str | None = None
+
+    @property
+    def first_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.first_toolkit_text)
+
+    @property
+    def last_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.last_toolkit_text)
+
+
+class Architecture(Generation, frozen=True, kw_only=True):
+    """A GPU architecture."""
 
     id: str
     name: str
     chips: tuple[str, ...]
     cc: tuple[str, ...]
-    first_toolkit_text: str | None = None
-    last_toolkit_text: str | None = None
-    first_driver_branch: int | None = None
     common_driver_branch: int | None = None  # what most of its products need, where the first of them came with an earlier branch
-    first_driver: str | None = None
-    first_driver_basis: str | None = None
     last_driver_branch: int | None = None
     last_driver: str | None = None
     open_modules: OpenModules
@@ -60,7 +79,6 @@ class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text":
     has_gsp: bool
     tensor_cores: int | None = None
     note: str | None = None
-    source: Source
 
     def of(self, capability: Capability | None) -> Architecture:
         """What holds for its GPUs of one capability: chips that came later need a later driver."""
@@ -75,16 +93,8 @@ class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text":
     def capabilities(self) -> tuple[ComputeCapability, ...]:
         return tuple(ComputeCapability(text) for text in self.cc)
 
-    @property
-    def first_toolkit(self) -> ToolkitVersion | None:
-        return version_of(ToolkitVersion, self.first_toolkit_text)
 
-    @property
-    def last_toolkit(self) -> ToolkitVersion | None:
-        return version_of(ToolkitVersion, self.last_toolkit_text)
-
-
-class Capability(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
+class Capability(Generation, frozen=True, kw_only=True):
     """One compute capability: arithmetic units per multiprocessor and the toolkits that compile for it.
 
     `first_driver*`: where they differ from those of its architecture.
@@ -96,27 +106,13 @@ class Capability(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "
     fp64_lanes_per_sm: int | None = None
     fp64_note: str | None = None
     fp64_uncertain: str | None = None
-    first_toolkit_text: str | None = None
-    last_toolkit_text: str | None = None
     toolkit_note: str | None = None
-    first_driver_branch: int | None = None
-    first_driver: str | None = None
-    first_driver_basis: str | None = None
     tegra: bool = False
     alias: str | None = None
-    source: Source
 
     @property
     def compute_capability(self) -> ComputeCapability:
         return ComputeCapability(self.cc)
-
-    @property
-    def first_toolkit(self) -> ToolkitVersion | None:
-        return version_of(ToolkitVersion, self.first_toolkit_text)
-
-    @property
-    def last_toolkit(self) -> ToolkitVersion | None:
-        return version_of(ToolkitVersion, self.last_toolkit_text)
 
 
 class Chip(Row, frozen=True, kw_only=True):
@@ -137,7 +133,7 @@ class IdRange(Row, frozen=True, kw_only=True):
     chips: tuple[str, ...]
 
 
-class ChipPrefix(Row, frozen=True, kw_only=True):
+class ChipPrefix(Sourced, frozen=True, kw_only=True):
     prefix: str
     architecture: str
     family: str
@@ -146,28 +142,25 @@ class ChipPrefix(Row, frozen=True, kw_only=True):
     last_driver_branch: int | None = None
     cuda: bool
     note: str | None = None
-    source: Source
 
     def fits(self, name: str) -> bool:
         return re.match(self.regex, name) is not None
 
 
-class ChipCapability(Row, frozen=True, kw_only=True):
+class ChipCapability(Sourced, frozen=True, kw_only=True):
     regex: str
     cc: str
-    source: Source
 
 
-class ChipException(Row, frozen=True, kw_only=True):
+class ChipException(Sourced, frozen=True, kw_only=True):
     """A trap of chip names, in words."""
 
     name: str
     meaning: str
-    source: Source
 
 
 # ---------------------------------------------------------------- toolkits and drivers
-class ToolkitInfo(Row, frozen=True, kw_only=True, rename={"cc_min_text": "cc_min", "cc_max_text": "cc_max"}):
+class ToolkitInfo(Sourced, frozen=True, kw_only=True, rename={"cc_min_text": "cc_min", "cc_max_text": "cc_max"}):
     """A CUDA toolkit of one major.minor: the GPUs it compiles for and the host compilers it accepts."""
 
     cuda: str
@@ -183,7 +176,6 @@ class ToolkitInfo(Row, frozen=True, kw_only=True, rename={"cc_min_text": "cc_min
     minor_compat_windows_min: str | None = None
     note: str | None = None
     wheel: str | None = None
-    source: Source
 
     @property
     def version(self) -> ToolkitVersion:
@@ -202,13 +194,12 @@ class ToolkitInfo(Row, frozen=True, kw_only=True, rename={"cc_min_text": "cc_min
         return tuple(ComputeCapability(text) for text in self.compute_capabilities)
 
 
-class ToolkitRelease(Row, frozen=True, kw_only=True):
+class ToolkitRelease(Sourced, frozen=True, kw_only=True):
     """A toolkit release and the driver that supports it in full."""
 
     release: str  # "12.4 Update 1"
     linux_min: str
     windows_min: str | None = None
-    source: Source
 
     @property
     def version(self) -> ToolkitVersion:
@@ -225,16 +216,15 @@ class DriverMinimum(Row, frozen=True, kw_only=True):
     minor: ModuleVersion | None = None
 
 
-class SmiVersion(Row, frozen=True, kw_only=True):
+class SmiVersion(Sourced, frozen=True, kw_only=True):
     """The CUDA version that a measured driver reports."""
 
     cuda: str
     branch: int
     driver: str
-    source: Source
 
 
-class DistroToolkit(Row, frozen=True, kw_only=True):
+class DistroToolkit(Sourced, frozen=True, kw_only=True):
     """What `apt install nvidia-cuda-toolkit` brings. `release` is number and codename ("24.04 noble")."""
 
     distro: str
@@ -244,14 +234,13 @@ class DistroToolkit(Row, frozen=True, kw_only=True):
     cuda: str
     gcc: str | None = None
     component: str
-    source: Source
 
     @property
     def toolkit(self) -> ToolkitVersion:
         return ToolkitVersion(self.cuda)
 
 
-class Branch(Row, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
+class Branch(Sourced, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
     """A driver branch (the first number of its versions) and the packages that carry it."""
 
     branch: int
@@ -274,20 +263,18 @@ class Branch(Row, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
     windows_notebooks_last: str | None = None  # where the notebooks among the GPUs of `last_for` ended earlier
     note: str | None = None
     uncertain: tuple[str, ...] = ()
-    source: Source
 
     @property
     def cuda(self) -> CudaVersion | None:
         return version_of(CudaVersion, self.cuda_text)
 
 
-class PackageRule(Row, frozen=True, kw_only=True):
+class PackageRule(Sourced, frozen=True, kw_only=True):
     """How a distribution names its driver packages, in words."""
 
     distro: str
     rule: str
     uncertain: str | None = None
-    source: Source
 
 
 class UbuntuPackage(Row, frozen=True, kw_only=True):
@@ -314,7 +301,7 @@ class UbuntuTransitional(Row, frozen=True, kw_only=True):
 
 
 # ---------------------------------------------------------------- environment variables
-class EnvVar(Row, frozen=True, kw_only=True):
+class EnvVar(Sourced, frozen=True, kw_only=True):
     name: str
     group: str
     meaning: str
@@ -322,14 +309,12 @@ class EnvVar(Row, frozen=True, kw_only=True):
     default: str | None = None
     pitfall: str | None = None
     causes: tuple[str, ...] = ()
-    source: Source
 
 
-class VisibleDevicesRule(Row, frozen=True, kw_only=True):
+class VisibleDevicesRule(Sourced, frozen=True, kw_only=True):
     input: str
     effect: str
     certainty: str
-    source: Source
 
 
 # ---------------------------------------------------------------- the files

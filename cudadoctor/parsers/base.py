@@ -72,6 +72,14 @@ class Text:
         """The lines that are of this form, with their numbers."""
         return ((number, found) for number, line in enumerate(self.lines, 1) if (found := form.match(line)) is not None)
 
+    def lines_with(self, words: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """The lines that hold one of these words, with their numbers; of equal ones the first, for logs repeat themselves."""
+        seen: set[str] = set()
+        for number, line in enumerate(self.plain_lines, 1):
+            if line not in seen and any(word in line for word in words):
+                seen.add(line)
+                yield number, line
+
     def quote(self, first: int, last: int | None = None, *, about: str = "") -> Quote:
         """Lines `first` to `last`, counted from 1. Of a long line, the part that holds `about`."""
         last = first if last is None else last

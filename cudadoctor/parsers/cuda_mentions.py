@@ -27,15 +27,9 @@ _WORDS = ("uda", "UDA", "nvcc", "NVCC", "+cu", " cu", "-cu")
 def parse(text: Text) -> Output:
     """One fact with each version once."""
     found: dict[str, CudaMention] = {}
-    seen: set[str] = set()  # logs repeat themselves
-    for number, line in enumerate(text.plain_lines, 1):
-        if not any(word in line for word in _WORDS):
-            continue
-        if line in seen or len(found) >= _MOST:
-            continue
-        seen.add(line)
+    for number, line in text.lines_with(_WORDS):
         words = line[:1000]
-        if _DRIVERS_OWN.search(words):
+        if len(found) >= _MOST or _DRIVERS_OWN.search(words):
             continue
         versions = [match["version"] for pattern in (_MENTION, _FOLDER, _IN_BRACKETS) for match in pattern.finditer(words)]
         versions += [f"{match['major']}.{match['minor']}" for match in _TAG.finditer(words)]

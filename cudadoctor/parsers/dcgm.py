@@ -57,18 +57,17 @@ class _Places:
     """Finds the lines of the text that show a message. Messages come in the order of the text."""
 
     def __init__(self, text: Text) -> None:
-        self.lines = text.lines
-        self.at = 0
+        self.text = text
+        self.at = 0  # where the line of the last one begins
 
     def of(self, words: str) -> int:
         """The next line that holds these words as JSON writes them, counted from 1; the first of all where none follows."""
-        wanted = msgspec.json.encode(words).decode()[1:-1][:120]
-        for start in (self.at, 0):
-            for index in range(start, len(self.lines)):
-                if wanted and wanted in self.lines[index]:
-                    self.at = index
-                    return index + 1
-        return 1
+        wanted, whole = msgspec.json.encode(words).decode()[1:-1][:120], self.text.joined
+        found = next((at for at in (whole.find(wanted, self.at), whole.find(wanted)) if at >= 0), None)
+        if not wanted or found is None:
+            return 1
+        self.at = whole.rfind("\n", 0, found) + 1
+        return self.text.line_at(found)
 
 
 def _diag(run: dict[str, Any], places: _Places) -> DcgmDiag:

@@ -45,11 +45,7 @@ _NUMBERED = lazy(r"(\d) ?(Ti|SUPER|Ada)\b", re.IGNORECASE)
 def parse(text: Text) -> Output:
     """One fact with each name and each capability once, in their order."""
     found: dict[tuple[str | None, str | None], NamedGpu] = {}
-    seen: set[str] = set()  # logs repeat themselves
-    for number, line in enumerate(text.plain_lines, 1):
-        if line in seen or not any(word in line for word in _NEAR):
-            continue
-        seen.add(line)
+    for number, line in text.lines_with(_NEAR):
         for gpu in _on_line(line[:2000], number):
             if len(found) < _MOST:
                 found.setdefault((gpu.name, gpu.capability.text if gpu.capability is not None else None), gpu)

@@ -6,7 +6,7 @@ bounded and lose their control characters. Nothing here raises on any text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from math import isfinite
 from types import UnionType
@@ -109,6 +109,13 @@ def build(kind: type[V], fields: Mapping[str, Any], **fixed: Any) -> V | None:
         return None
 
 
+def every(kind: type[V], event: str, entries: Iterable[Record]) -> tuple[V, ...]:
+    """The values that the lines of one event make, each with its line where it keeps one."""
+    keeps = "line" in kind.__struct_fields__
+    made = (build(kind, entry.fields, **({"line": entry.line} if keeps else {})) for entry in entries if entry.event == event)
+    return tuple(value for value in made if value is not None)
+
+
 # ---------------------------------------------------------------- words
 def said(source: str, line: int | None, words: str) -> Quote:
     """A quote that a person can read. `line` is the JSON line that holds it."""
@@ -147,9 +154,13 @@ def stderr_of_crash(text: Text, length: int) -> str:
     return stderr_tail(text, length) if stack < 0 else stderr_tail(text, len(body or "") - stack)[:length]
 
 
+def last_words(text: Text) -> str:
+    """How the worker ended, with the last line of its stderr."""
+    last = stderr_tail(text, 2000).splitlines()[-1:]
+    return ending(text) + (f" ({last[0][:200]})" if last else "")
+
+
 def nothing_read(text: Text, what: str, *keys: Key[Any]) -> Iterator[Unknown]:
     """The worker wrote no line that can be read: its facts are unknown, and this says why."""
-    last = stderr_tail(text, 2000).splitlines()[-1:]
-    why = f"{what} gave no answer: {ending(text)}" + (f" ({last[0][:200]})" if last else "")
     for key in keys:
-        yield Unknown(key=key.name, why=why)
+        yield Unknown(key=key.name, why=f"{what} gave no answer: {last_words(text)}")

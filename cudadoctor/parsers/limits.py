@@ -8,6 +8,7 @@ Only finite limits are kept. The soft limit counts: it is the one that the kerne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
@@ -133,7 +134,7 @@ def _value(text: str, unit: int) -> int | None:
 
 def parse_group(text: Text) -> Output:
     """The tightest limit of each kind among this control group and those around it, and the kills in all of them."""
-    yield from _group(text, KILLED_FOR_MEMORY)
+    yield from _kills(text, KILLED_FOR_MEMORY)
     tightest: dict[str, Limit] = {}
     for number, line in enumerate(text.lines, 1):
         path, _, value = line.rpartition(":")
@@ -145,12 +146,7 @@ def parse_group(text: Text) -> Output:
     yield text.fact(CGROUP_LIMITS, tuple(tightest.values()), *quotes)
 
 
-def parse_group_after(text: Text) -> Output:
-    """The kills once the ladder has ended."""
-    yield from _group(text, KILLED_FOR_MEMORY_AFTER)
-
-
-def _group(text: Text, key: Key[int]) -> Output:
+def _kills(text: Text, key: Key[int]) -> Output:
     counted = [(number, line.rpartition("oom_kill ")[2]) for number, line in enumerate(text.lines, 1) if ":oom_kill " in line]
     kills = [(int(value), number) for number, value in counted if value.isdecimal() and len(value) < 20]
     if kills:
@@ -158,6 +154,7 @@ def _group(text: Text, key: Key[int]) -> Output:
         yield text.fact(key, most[0], text.quote(most[1]))
 
 
+_kills_after = partial(_kills, key=KILLED_FOR_MEMORY_AFTER)  # once the ladder has ended
 _WAKES = (
     "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
     "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "--pids-limit", "/sys/fs/cgroup/",
@@ -171,5 +168,5 @@ PARSERS = (
         parse=parse_group,
         absent=(CGROUP_LIMITS.name,),
     ),
-    Parser(name="control_group_after", reads=("control-group-after",), keys=(KILLED_FOR_MEMORY_AFTER.name,), parse=parse_group_after),
+    Parser(name="control_group_after", reads=("control-group-after",), keys=(KILLED_FOR_MEMORY_AFTER.name,), parse=_kills_after),
 )

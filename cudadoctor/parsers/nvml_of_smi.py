@@ -10,7 +10,7 @@ from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVML, GpuDetails, Nvml, NvmlGpu, Smi, SmiGpu
+from cudadoctor.model.values import NVML, GpuDetails, GpuHealth, Nvml, NvmlGpu, Smi, SmiGpu
 from cudadoctor.parsers import nvidia_smi, nvidia_smi_details
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.worker_nvml import quote_gpu
@@ -28,11 +28,8 @@ _CODES = (
     ("Failed to initialize NVML: GPU is lost", 15),
     ("Failed to initialize NVML: Unknown Error", 999),
 )
-# Fields of a GPU's details that NVML calls the same.
-_SAME = (
-    "throttle_reasons", "remap_pending", "remap_failed", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max",
-    "recovery_action", "retired_pages_pending", "fabric_state", "vgpu_mode", "vgpu_license",
-)  # fmt: skip
+# What nvidia-smi's list of GPUs says better than the sections of a GPU, or nothing that rules about NVML take from them.
+_OTHERWISE = ("address", "temperature_c", "nvlinks_active", "nvlinks_inactive", "fabric_status")
 _NONE_FOUND = ("No devices were found", "No devices found")
 _HANDLE = "Unable to determine the device handle"
 _LAST_WORDS = lazy(r": {0,3}(?P<said>[A-Z][A-Za-z ]{2,40}?)\.? {0,4}(?:Reboot the system.{0,60})?$")
@@ -106,7 +103,7 @@ def _gpu(number: int, gpu: SmiGpu, more: GpuDetails) -> NvmlGpu:
         ecc_uncorrected_volatile=gpu.ecc_uncorrected if gpu.ecc_uncorrected is not None else more.ecc_uncorrected,
         temperature_slowdown_c=more.temperature_limit_c,
         fabric_status="Success" if more.fabric_status == "success" else more.fabric_status,
-        **{name: getattr(more, name) for name in _SAME},
+        **{name: getattr(more, name) for name in GpuHealth.__struct_fields__ if name not in _OTHERWISE},
         handle_error=_LOST if dead else None,
         errors=errors,
     )

@@ -17,7 +17,7 @@ from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, PYTH
 from cudadoctor.parsers import attempts, os_release, setting, system_names, worker_frameworks, worker_gpu, worker_ladder
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.discourse import speech_of
-from cudadoctor.parsers.json_lines import ending, stderr_tail
+from cudadoctor.parsers.json_lines import last_words
 from cudadoctor.parsers.literals import Literals, Places
 
 if TYPE_CHECKING:
@@ -122,21 +122,20 @@ def _hangs_there(item: Item) -> bool:
 
 def _hangs(evidence: Evidence) -> Fact[object]:
     """Which probes gave no answer within their limit: known for every run, whatever the answers would have been."""
-    entries = []
     asked = tuple(item.id for item in evidence.items if item.id in HANG_NAMES and item.status != "not-run")
-    for item in evidence.items:
-        if _hangs_there(item):
-            entries.append(
-                Hang(
-                    item=item.id,
-                    what=HANG_NAMES[item.id],
-                    seconds=round(item.seconds, 1),
-                    step=worker_ladder.open_step(item.stdout or "") if item.id == "ladder" else None,
-                    uninterruptible=item.status == "abandoned",
-                )
-            )
-    quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in evidence.items if _hangs_there(item))
-    return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries), asked=asked), quotes=quotes, origin=evidence.origin)
+    hung = [item for item in evidence.items if _hangs_there(item)]
+    entries = tuple(
+        Hang(
+            item=item.id,
+            what=HANG_NAMES[item.id],
+            seconds=round(item.seconds, 1),
+            step=worker_ladder.open_step(item.stdout or "") if item.id == "ladder" else None,
+            uninterruptible=item.status == "abandoned",
+        )
+        for item in hung
+    )
+    quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in hung)
+    return Fact(key=HANGS.name, value=Hangs(entries=entries, asked=asked), quotes=quotes, origin=evidence.origin)
 
 
 def _ran(evidence: Evidence) -> list[Fact[object]]:
@@ -147,8 +146,7 @@ def _ran(evidence: Evidence) -> list[Fact[object]]:
         return []
     if not _is_silent(asked):
         return [Fact(key=PYTHON_RAN.name, value=None, quotes=(), origin=evidence.origin)]
-    last = stderr_tail(text_of(asked), 2000).splitlines()[-1:]
-    words = ending(text_of(asked)) + (f" ({last[0][:200]})" if last else "")
+    words = last_words(text_of(asked))
     path = asked.what if isinstance(asked.what, str) else asked.what[0]
     at_all = (listing is None or _is_silent(listing)) and "SyntaxError" not in words  # as a Python says that is too old for us
     return [

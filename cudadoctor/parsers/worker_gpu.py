@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact
-from cudadoctor.model.values import GPU_WORK, LADDER, GpuLoad, GpuWork, Guest, Ladder, Lesson, Measurement, RungResult, SmokeStep, Sustained
+from cudadoctor.model.values import GPU_WORK, LADDER, Ladder, Measurement, SmokeStep
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.json_lines import Record, ending, nothing_read, records, said
-from cudadoctor.parsers.worker_ladder import of, rungs_of, spoken_line, unfinished
+from cudadoctor.parsers.json_lines import Record, ending, every, nothing_read, records, said
+from cudadoctor.parsers.worker_ladder import lists_of, rungs_of, spoken_line, unfinished
 
 MOST_GPUS = 64
 WORKERS = ("benchmark", "smoke", "sustained")
@@ -53,17 +53,14 @@ def parse(text: Text) -> Output:
     if not any(entry.event in ("start", "begin", "end") for entry in entries):
         yield from nothing_read(text, "the worker on the GPU", GPU_WORK)
         return
-    results: list[RungResult] = rungs_of(entries)
     broken = unfinished(text, entries)
-    work = GpuWork(
-        benchmark=runs_joined(of(Measurement, "benchmark", entries, True)),
-        smoke=(*of(SmokeStep, "smoke", entries, True), *_broken_off(text, entries)),
-        lessons=of(Lesson, "lesson", entries, False),
-        loads=of(GpuLoad, "load", entries, True),
-        sustained=of(Sustained, "sustained", entries, True),
-        guests=of(Guest, "guest", entries, True),
-        results=(*results, *((broken,) if broken is not None else ())),
-    )
+    lists = lists_of(entries)
+    lists |= {
+        "benchmark": runs_joined(every(Measurement, "benchmark", entries)),
+        "smoke": lists["smoke"] + _broken_off(text, entries),
+        "rungs": (*rungs_of(entries), *((broken,) if broken is not None else ())),
+    }
+    work = Ladder(**lists)  # type: ignore[arg-type]
     quotes = tuple(quote for quote in map(spoken_line, entries) if quote is not None)
     yield text.fact(GPU_WORK, work, *(quotes or (said("worker on a GPU", 1, "started"),)))
 
@@ -81,27 +78,24 @@ def _broken_off(text: Text, entries: list[Record]) -> tuple[SmokeStep, ...]:
 def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:
     """The ladder with what the workers of single GPUs found: their figures replace the ladder's own of that name and GPU."""
     of_gpus = [fact for fact in facts if fact.key == GPU_WORK.name]
-    works = [fact.value for fact in of_gpus if isinstance(fact.value, GpuWork)]
+    works = [fact.value for fact in of_gpus if isinstance(fact.value, Ladder)]
     first = next((fact for fact in facts if fact.key == LADDER.name and isinstance(fact.value, Ladder)), None)
     if not works or first is None or not isinstance(first.value, Ladder):
         return facts
     ladder = first.value
-    found = tuple(one for work in works for one in work.benchmark)
-    again = {(one.gpu, one.name) for one in found}
+    found = {name: tuple(one for work in works for one in getattr(work, name)) for name in ("smoke", "loads", "sustained", "lessons")}
+    measured = tuple(one for work in works for one in work.benchmark)
+    again = {(one.gpu, one.name) for one in measured}
     kept = tuple(one for one in ladder.benchmark if (one.gpu, one.name) not in again)
-    steps = tuple(step for work in works for step in work.smoke)
     known = {guest.gpu for guest in ladder.guests}
     guests = tuple(guest for work in works for guest in work.guests if guest.gpu not in known)
-    broken = tuple(one for work in works for one in work.results if one.status not in ("pass", "skip"))
+    broken = tuple(one for work in works for one in work.rungs if one.status not in ("pass", "skip"))
     whole = msgspec.structs.replace(
         ladder,
-        benchmark=kept + found,
-        smoke=ladder.smoke + steps,
+        benchmark=kept + measured,
         guests=ladder.guests + tuple({guest.gpu: guest for guest in guests}.values()),
         rungs=ladder.rungs + broken,
-        loads=tuple(one for work in works for one in work.loads),
-        sustained=tuple(one for work in works for one in work.sustained),
-        lessons=tuple(one for work in works for one in work.lessons),
+        **{**found, "smoke": ladder.smoke + found["smoke"]},
     )
     quotes = first.quotes + tuple(quote for fact in of_gpus for quote in fact.quotes)
     return [msgspec.structs.replace(first, value=whole, quotes=quotes), *(fact for fact in facts if fact is not first)]

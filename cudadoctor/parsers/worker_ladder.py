@@ -15,20 +15,24 @@ from cudadoctor.model.values import (
     LADDER,
     Changed,
     CudaDevice,
+    GpuLoad,
     Guest,
     InstalledFile,
     Ladder,
+    Lesson,
     Measurement,
     NumbaState,
     Opening,
     Refused,
     RungResult,
     SmokeStep,
+    Sustained,
+    Value,
 )
 from cudadoctor.model.values.ladder import REPLACING, left_out
 from cudadoctor.parsers import limits
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_of_crash
+from cudadoctor.parsers.json_lines import Record, build, ending, every, nothing_read, records, said, stderr_of_crash
 
 OUTPUT_TAIL = 4000  # characters of stderr kept as a crashed rung's output
 LIFE_LIMIT_EXIT = 124  # the worker ended itself at the limit it was given
@@ -41,6 +45,11 @@ TITLES = {
 _LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 # Variables that lead a rung to its libraries.
 _LEADS_TO = {"libcuda": _LOADER, "numba-kernel": (*_LOADER, "CUDA_HOME", "CUDA_PATH", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE", "PYTHONPATH")}
+_LISTS: dict[str, tuple[type[Value], str]] = {
+    "openings": (Opening, "opening"), "refused": (Refused, "refused"), "changed": (Changed, "changed"),
+    "installed": (InstalledFile, "installed"), "smoke": (SmokeStep, "smoke"), "benchmark": (Measurement, "benchmark"),
+    "guests": (Guest, "guest"), "loads": (GpuLoad, "load"), "sustained": (Sustained, "sustained"), "lessons": (Lesson, "lesson"),
+}  # fmt: skip
 ERROR_MARKS = ("Error", "error", "ERROR")
 
 
@@ -159,9 +168,9 @@ def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
     )
 
 
-def of(kind: Any, event: str, entries: list[Record], with_line: bool) -> tuple[Any, ...]:
-    made = (build(kind, entry.fields, **({"line": entry.line} if with_line else {})) for entry in entries if entry.event == event)
-    return tuple(value for value in made if value is not None)
+def lists_of(entries: list[Record]) -> dict[str, tuple[Value, ...]]:
+    """The lists of a Ladder that an event fills, one value a line."""
+    return {name: every(kind, event, entries) for name, (kind, event) in _LISTS.items()}
 
 
 def _driver_version(named: Any) -> Any:
@@ -207,21 +216,15 @@ def parse(text: Text) -> Output:
         rungs.append(broken_off)
     heading = _heading(entries)
     rungs = [_not_the_users(result, heading) for result in rungs]
-    states = of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
+    states = every(NumbaState, "numba", entries)  # said when Numba was imported, and again with its components
     ladder = build(
         Ladder,
         heading,
         rungs=tuple(rungs),
         devices=_devices(entries),
-        openings=of(Opening, "opening", entries, False),
         limits=tuple(limit for entry in entries if entry.event == "limits" for limit in limits.of_proc(str(entry.fields.get("text")))),
-        refused=of(Refused, "refused", entries, True),
-        changed=of(Changed, "changed", entries, True),
-        installed=of(InstalledFile, "installed", entries, True),
         numba=states[-1] if states else None,
-        smoke=of(SmokeStep, "smoke", entries, True),
-        benchmark=of(Measurement, "benchmark", entries, True),
-        guests=of(Guest, "guest", entries, True),
+        **lists_of(entries),
     )
     quotes = [_quote_rung(result) for result in rungs]
     spoken = [entry for entry in entries if entry.event != "numba" or (states and entry.line == states[-1].line)]

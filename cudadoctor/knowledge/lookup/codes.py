@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from cudadoctor.knowledge.lookup.pages import NoSuchError, neighbours, tell_apar
 from cudadoctor.model.explanation import ApiName, CodeMeaning
 
 if TYPE_CHECKING:
-    from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, Xid
+    from cudadoctor.knowledge.codes import CudaError, NvmlError, OldRuntimeError, SmiExit, Xid
     from cudadoctor.knowledge.load import Knowledge
 
 _WORDS = r"(?:error|code|exit|status|result)"
@@ -55,32 +55,26 @@ def _or_a_toolkit(found: tuple[CodeMeaning, ...], knowledge: Knowledge) -> tuple
 
 
 def _by_number(api: str | None, number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    readers: tuple[tuple[str, Callable[[int, Knowledge], Iterable[CodeMeaning]]], ...] = (
-        ("cuda", _cuda),
-        ("cuda", _old_cuda),
-        ("nvml", _nvml),
-        ("xid", _xid),
-        ("nvidia-smi", _smi),
-    )
-    for name, reader in readers:
-        if api in (None, name):
-            yield from reader(number, knowledge)
+    for name, find, meaning in _READERS:
+        row = find(number, knowledge) if api in (None, name) else None
+        if row is not None:
+            yield meaning(row, knowledge)
 
 
 def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
     """By a name as an API writes it, in any case."""
     if name.startswith("cuda"):
-        cuda = knowledge.one_cuda_error(name)
-        if cuda is not None:
-            yield _cuda_meaning(cuda, knowledge)
+        for cuda in knowledge.cuda_errors:
+            if name in ((cuda.driver_name or "").lower(), (cuda.runtime_name or "").lower()):
+                yield _cuda_meaning(cuda, knowledge)
     elif name.startswith("nvml"):
         for nvml in knowledge.nvml_errors:
             if name in (nvml.name.lower(), nvml.exception.lower()):
                 yield _nvml_meaning(nvml, knowledge)
     elif "_" in name:
-        xid = knowledge.one_xid(name)
-        if xid is not None:
-            yield _xid_meaning(xid, knowledge)
+        for xid in knowledge.xids:
+            if name in xid.name.lower().split(" / "):
+                yield _xid_meaning(xid, knowledge)
 
 
 def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
@@ -100,53 +94,33 @@ def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
 
 
 # ---------------------------------------------------------------- CUDA
-def _cuda(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.one_cuda_error(number)
-    if row is not None:
-        yield _cuda_meaning(row, knowledge)
-
-
 def _cuda_meaning(row: CudaError, knowledge: Knowledge) -> CodeMeaning:
     aliases = (row.runtime_name,) if row.driver_name and row.runtime_name else ()
     words = [row.explanation, row.note, "The context is dead afterwards: only a new process helps." if row.sticky else None]
-    before = next((old.code for old in knowledge.old_numbers() if old.code_today == row.code and old.code != row.code), None)
+    before = next((old.code for old in knowledge.old_runtime_errors if old.code_today == row.code and old.code != row.code), None)
     return _meaning(
         "cuda", row.code, row.name, " ".join(filter(None, words)), row.causes, knowledge, suspect=row.suspect_only, aliases=aliases,
         messages=row.messages, before=before, sources=knowledge.sources("cuda_errors", row.source),
     )  # fmt: skip
 
 
-def _old_cuda(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    old = next((row for row in knowledge.old_numbers() if row.code == number), None)
-    today = None if old is None else knowledge.one_cuda_error(old.code_today)
-    if old is None or today is None:
-        return
-    unused = "" if knowledge.one_cuda_error(number) is not None else " Since 10.1 no CUDA code has this number."
+def _old_meaning(old: OldRuntimeError, knowledge: Knowledge) -> CodeMeaning:
+    today = knowledge.cuda_error(old.code_today)
+    assert today is not None  # both stand in one table, and a test holds them together
+    unused = "" if knowledge.cuda_error(old.code) is not None else " Since 10.1 no CUDA code has this number."
     words = f"As a number of the runtime before CUDA 10.1 (today {old.code_today}): {today.explanation}{unused}"
-    yield _meaning(
-        "cuda-before-10.1", number, old.runtime_name, words, today.causes, knowledge, suspect=today.suspect_only,
+    return _meaning(
+        "cuda-before-10.1", old.code, old.runtime_name, words, today.causes, knowledge, suspect=today.suspect_only,
         messages=today.messages, sources=knowledge.sources("cuda_errors", None, "old_runtime"),
     )  # fmt: skip
 
 
 # ---------------------------------------------------------------- NVML, Xid, nvidia-smi
-def _nvml(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.nvml_error(number)
-    if row is not None:
-        yield _nvml_meaning(row, knowledge)
-
-
 def _nvml_meaning(row: NvmlError, knowledge: Knowledge) -> CodeMeaning:
     return _meaning(
         "nvml", row.code, row.name, row.meaning, row.causes, knowledge, suspect=row.suspect_only, aliases=(row.exception,),
         messages=row.messages, sources=knowledge.sources("nvml_errors", row.source),
     )  # fmt: skip
-
-
-def _xid(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.one_xid(number)
-    if row is not None:
-        yield _xid_meaning(row, knowledge)
 
 
 def _xid_meaning(row: Xid, knowledge: Knowledge) -> CodeMeaning:
@@ -157,18 +131,22 @@ def _xid_meaning(row: Xid, knowledge: Knowledge) -> CodeMeaning:
     )  # fmt: skip
 
 
-def _smi(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.smi_exit(number)
-    if row is not None:
-        yield _smi_meaning(row, knowledge)
-
-
 def _smi_meaning(row: SmiExit, knowledge: Knowledge) -> CodeMeaning:
     said = tuple(message.text for message in knowledge.smi_messages if message.code == row.code and not message.generic)
     return _meaning(
         "nvidia-smi", row.code, None, row.meaning, row.causes, knowledge, suspect=row.suspect_only,
         messages=said, sources=knowledge.sources("nvidia_smi", row.source),
     )  # fmt: skip
+
+
+# Each API's row of a number, and the page that it makes.
+_READERS: tuple[tuple[str, Callable[[int, Knowledge], Any], Callable[[Any, Knowledge], CodeMeaning]], ...] = (
+    ("cuda", lambda number, knowledge: knowledge.cuda_error(number), _cuda_meaning),
+    ("cuda", lambda number, knowledge: knowledge.old_runtime_error(number), _old_meaning),
+    ("nvml", lambda number, knowledge: knowledge.nvml_error(number), _nvml_meaning),
+    ("xid", lambda number, knowledge: knowledge.xid(number), _xid_meaning),
+    ("nvidia-smi", lambda number, knowledge: knowledge.smi_exit(number), _smi_meaning),
+)
 
 
 def _meaning(

@@ -83,8 +83,7 @@ def _page(
     subject: Subject, identity: str, title: str, traits: Traits, lines: tuple[Fact, ...], sources: Iterable[str], note: str | None,
     knowledge: Knowledge,
 ) -> Topic:  # fmt: skip
-    rows = [row.source for row in (traits.capability, traits.architecture) if row is not None]
-    more = [text for source in rows for text in knowledge.sources("architectures", source)]
+    more = knowledge.sources_of("architectures", (row for row in (traits.capability, traits.architecture) if row is not None))
     return topic(
         subject, identity, title, knowledge, facts=(*lines, *traits.facts), sources=[*sources, *more], note=note,
         conditions=traits.conditions, values=traits.values, compute_capability=traits.newest,
@@ -195,11 +194,7 @@ def _of_chip(
         ("compute capability", str(number) if number is not None else None),
         ("sold as", row.family if row is not None else None),
     )
-    used = [row.source] if row is not None else []
-    rests_on = [
-        *sources,
-        *(text for source in (*used, *(entry.source for entry in exceptions)) for text in knowledge.sources("chips", source)),
-    ]
+    rests_on = [*sources, *knowledge.sources_of("chips", (*([row] if row is not None else []), *exceptions))]
     traits = Traits(
         generation, knowledge.capability(number) if number is not None else None, row.last_driver_branch if row is not None else None
     )

@@ -72,9 +72,7 @@ def numba_cuda(version: str, knowledge: Knowledge) -> Topic:
 def _behaviour(package: str, knowledge: Knowledge) -> tuple[tuple[Fact, ...], list[str]]:
     """How this package behaves, whatever its version, and what that rests on."""
     rows = [row for row in knowledge.numba_facts if package in row.about]
-    return facts(*((row.topic, row.fact) for row in rows)), [
-        text for row in rows for text in knowledge.sources("numba_support", row.source)
-    ]
+    return facts(*((row.topic, row.fact) for row in rows)), knowledge.sources_of("numba_support", rows)
 
 
 def _first(text: str) -> PackageVersion:

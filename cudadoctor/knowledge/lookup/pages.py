@@ -67,11 +67,7 @@ def topic(
     words = {name: _words(value) for name, value in (values or {}).items()}
     found = (*troubles, *(Trouble(text=row.text.format_map(words), causes=row.causes) for row in rows))
     causes = tuple(dict.fromkeys(cause for trouble in found for cause in trouble.causes))
-    rests_on = [
-        *sources,
-        *knowledge.sources("topics", kind.source),
-        *(text for row in rows for text in knowledge.sources("topics", row.source)),
-    ]
+    rests_on = [*sources, *knowledge.sources_of("topics", (kind, *rows))]
     return Topic(
         subject=subject,
         id=identity,

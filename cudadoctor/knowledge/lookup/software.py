@@ -118,9 +118,7 @@ def toolkit(version: str, knowledge: Knowledge) -> Topic:
         ("read from", row.wheel),
     )
     conditions = {"has-driver": full is not None and minor is not None, "has-full-driver": full is not None and minor is None}
-    rests_on = [*knowledge.sources("cuda_driver_compat", row.source), *(
-        text for known in releases for text in knowledge.sources("cuda_driver_compat", known.source)
-    )]  # fmt: skip
+    rests_on = knowledge.sources_of("cuda_driver_compat", (row, *releases))
     return topic(
         "toolkit", f"toolkit {row.cuda}", f"CUDA toolkit {row.cuda}", knowledge, facts=lines, sources=rests_on, note=row.note,
         conditions=[name for name, holds in conditions.items() if holds],
@@ -162,7 +160,7 @@ def ptx(version: str, knowledge: Knowledge) -> Topic:
         ),
         ("newest GPUs it can name", first.cc_max_text),
     )
-    rests_on = [text for row in rows for text in knowledge.sources("cuda_driver_compat", row.source)]
+    rests_on = knowledge.sources_of("cuda_driver_compat", rows)
     return topic(
         "ptx", f"ptx {version}", f"PTX {version}", knowledge, facts=lines, sources=rests_on,
         conditions=["known-drivers"], values={"cuda": first.cuda},
@@ -188,7 +186,7 @@ def compiler(name: str, version: str, knowledge: Knowledge) -> Topic:
     )
     label = f"_MSC_VER {number}" if kind == "msvc" else f"{kind} {number}"
     conditions = {"some-refuse": bool(takes and older), "none-accepts": not takes}
-    rests_on = [text for row in stated for text in knowledge.sources("cuda_driver_compat", row.source)]
+    rests_on = knowledge.sources_of("cuda_driver_compat", stated)
     return topic(
         "compiler", f"{kind} {number}", f"{label}, a host compiler", knowledge, facts=lines, sources=rests_on,
         conditions=[condition for condition, holds in conditions.items() if holds],

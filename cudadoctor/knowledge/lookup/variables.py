@@ -31,18 +31,9 @@ def names(knowledge: Knowledge) -> list[str]:
 
 def _general(row: EnvVar, knowledge: Knowledge) -> Topic:
     rules = knowledge.visible_devices_rules if row.name == VISIBLE else ()
-    sources = [*knowledge.sources("env_vars", row.source)]
-    for rule in rules:
-        sources += knowledge.sources("env_vars", rule.source)
-    return _page(
-        row,
-        knowledge,
-        sources,
-        (
-            *facts(("concerns", row.group), ("values", row.values), ("where it is not set", row.default)),
-            *(Fact(name=rule.input, value=f"{rule.effect} ({rule.certainty})") for rule in rules),
-        ),
-    )
+    lines = facts(("concerns", row.group), ("values", row.values), ("where it is not set", row.default))
+    measured = tuple(Fact(name=rule.input, value=f"{rule.effect} ({rule.certainty})") for rule in rules)
+    return _page(row, knowledge, knowledge.sources_of("env_vars", (row, *rules)), (*lines, *measured))
 
 
 def _of_numba(row: NumbaEnv, knowledge: Knowledge) -> Topic:

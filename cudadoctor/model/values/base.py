@@ -11,9 +11,14 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Base of all fact values."""
 
 
-class Refused(Value, frozen=True, kw_only=True):
+class Shown(Value, frozen=True, kw_only=True):
+    """Base of what one line shows: its number in the text, from 1; 0: nobody noted which."""
+
+    line: int = 0
+
+
+class Refused(Shown, frozen=True, kw_only=True):
     """A place that this user may not read, or from which the kernel loads no library."""
 
     path: str
     why: Literal["unreadable", "noexec"]
-    line: int = 0

@@ -8,18 +8,17 @@ import msgspec
 
 from cudadoctor.model.bounds import Bytes, Celsius, Count, Generation, GpuIndex, Lanes, Megahertz, Pid, Watts
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion, ModuleVersion
 
 
-class LibraryFile(Value, frozen=True, kw_only=True):
+class LibraryFile(Shown, frozen=True, kw_only=True):
     """A library in the loader's cache or a known folder."""
 
     name: str
     path: str
     target: str | None = None  # what a link points to
     foreign: str | None = None  # the processor that it was made for, where it is another one
-    line: int = 0
 
 
 class Libraries(Value, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class GpuProcess(Value, frozen=True, kw_only=True):
     memory_bytes: Bytes | None = None
 
 
-class SmiGpu(Value, frozen=True, kw_only=True):
+class SmiGpu(Shown, frozen=True, kw_only=True):
     index: int | None = None
     name: str | None = None
     address: str | None = None
@@ -69,7 +68,6 @@ class SmiGpu(Value, frozen=True, kw_only=True):
     mig: str | None = None
     mig_uuids: tuple[str, ...] = ()  # instances that `nvidia-smi -L` lists below the GPU
     errors: tuple[str, ...] = ()  # cells that say ERR! or Unknown Error
-    line: int = 0
 
 
 UNFIT = "cannot execute binary file"  # a shell's words for what is there and is no program of this machine
@@ -89,13 +87,12 @@ class Smi(Value, frozen=True, kw_only=True):
     recognised: bool = True  # False: it printed something that is neither a table nor a known failure
 
 
-class SmiCsv(Value, frozen=True, kw_only=True):
+class SmiCsv(Shown, frozen=True, kw_only=True):
     """One list of `nvidia-smi --query-... --format=csv`: field names without their units, and the values as printed."""
 
     fields: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...] = ()
     closed: bool = False  # the list is known to end here
-    line: int = 0
 
     def column(self, *names: str) -> tuple[str, ...] | None:
         """The values of the first of these fields that the list has; None where it has none of them."""
@@ -103,11 +100,32 @@ class SmiCsv(Value, frozen=True, kw_only=True):
         return None if place is None else tuple(row[place] for row in self.rows)
 
 
-class NvmlGpu(Value, frozen=True, kw_only=True):
+class GpuHealth(Value, frozen=True, kw_only=True):
+    """What NVML and the sections of nvidia-smi say alike of one GPU; None: not shown."""
+
+    address: str | None = None
+    temperature_c: Celsius | None = None
+    throttle_reasons: tuple[str, ...] = ()  # those that are active now, in NVML's words: hw-slowdown ...
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    retired_pages_pending: bool | None = None  # pages to be taken out of use at the next reset (GPUs before Ampere)
+    recovery_action: str | None = None  # in NVML's words: none, gpu-reset, node-reboot, drain-and-reset ...
+    pcie_generation: Generation | None = None
+    pcie_generation_max: Generation | None = None
+    pcie_width: Lanes | None = None
+    pcie_width_max: Lanes | None = None
+    nvlinks_active: Count | None = None
+    nvlinks_inactive: Count | None = None
+    fabric_state: str | None = None  # not-supported | not-started | in-progress | completed
+    fabric_status: str | None = None  # how the registration with the fabric ended: Success, or an error
+    vgpu_mode: str | None = None  # none | passthrough | vgpu | host-vgpu | host-vsga
+    vgpu_license: str | None = None  # licensed | unlicensed | expired | ..., as NVML or nvidia-smi words it, in small letters
+
+
+class NvmlGpu(GpuHealth, frozen=True, kw_only=True):
     """One GPU as NVML describes it; every value was asked on its own and may be None."""
 
     index: GpuIndex
-    address: str | None = None
     name: str | None = None
     uuid: str | None = None
     compute_capability: ComputeCapability | None = None
@@ -118,34 +136,16 @@ class NvmlGpu(Value, frozen=True, kw_only=True):
     mig_uuids: tuple[str, ...] = ()
     compute_mode: str | None = None
     persistence: str | None = None
-    temperature_c: Celsius | None = None
     power_w: Watts | None = None
     power_limit_w: Watts | None = None
     vbios: str | None = None
-    throttle_reasons: tuple[str, ...] = ()
     ecc_mode: str | None = None
     ecc_uncorrected_volatile: Count | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    pcie_generation: Generation | None = None
-    pcie_generation_max: Generation | None = None
-    pcie_width: Lanes | None = None
-    pcie_width_max: Lanes | None = None
     sm_clock_mhz: Megahertz | None = None
     sm_clock_max_mhz: Megahertz | None = None
     memory_clock_max_mhz: Megahertz | None = None
     memory_bus_bits: Count | None = None
-    recovery_action: str | None = None
-    retired_pages_pending: bool | None = None  # pages to be taken out of use at the next reset (GPUs before Ampere)
-    remap_uncorrectable: Count | None = None  # rows remapped so far because of uncorrectable errors
     temperature_slowdown_c: Celsius | None = None  # where the hardware begins to slow itself down
-    pcie_generation_card: Generation | None = None  # what the card alone could do; `pcie_generation_max` is that of card and slot together
-    fabric_state: str | None = None  # not-supported | not-started | in-progress | completed
-    fabric_status: str | None = None  # NVML's words for how the registration with the fabric ended: Success, or an error
-    vgpu_mode: str | None = None  # none | passthrough | vgpu | host-vgpu | host-vsga
-    vgpu_license: str | None = None  # licensed | unlicensed | expired | ..., as NVML or nvidia-smi words it, in small letters
-    nvlinks_active: Count | None = None
-    nvlinks_inactive: Count | None = None
     handle_error: str | None = None  # the GPU is counted but cannot be opened
     errors: dict[str, str] = msgspec.field(default_factory=dict)  # query -> NVML's answer, for each value that failed
 
@@ -164,12 +164,11 @@ class Nvml(Value, frozen=True, kw_only=True):
     processes: tuple[GpuProcess, ...] = ()
 
 
-class Process(Value, frozen=True, kw_only=True):
+class Process(Shown, frozen=True, kw_only=True):
     """A process that holds a GPU, by NVML's lists or an open /dev/nvidia* file."""
 
     pid: Pid
     ppid: Pid | None = None
-    sid: Pid | None = None
     user: str | None = None
     own: bool | None = None
     state: Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"] = "unknown"
@@ -180,7 +179,6 @@ class Process(Value, frozen=True, kw_only=True):
     in_driver: bool | None = None  # whether that is in NVIDIA's driver, by the kernel's whole stack of it
     service: bool | None = None  # its cgroup is a .service
     namespaced: bool | None = None  # True: not visible in this PID namespace
-    line: int = 0
 
 
 class Processes(Value, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ModuleVersion
 
 
-class PciFunction(Value, frozen=True, kw_only=True):
+class PciFunction(Shown, frozen=True, kw_only=True):
     """One function on the PCI bus. Ids are four lower-case hex digits without 0x, `class_code` too ("0302" is a 3D controller)."""
 
     address: str  # normalised: 0000:01:00.0
@@ -22,7 +22,6 @@ class PciFunction(Value, frozen=True, kw_only=True):
     driver: str | None = None  # the kernel driver bound to it; None where none is, or where this source does not say
     driver_known: bool = False  # whether `driver` None means "no driver"
     revision: str | None = None
-    line: int = 0
 
     @property
     def is_nvidia_gpu(self) -> bool:
@@ -44,10 +43,9 @@ class PciBus(Value, frozen=True, kw_only=True):
         return tuple(function for function in self.functions if function.is_nvidia_gpu)
 
 
-class KernelModule(Value, frozen=True, kw_only=True):
+class KernelModule(Shown, frozen=True, kw_only=True):
     name: str
     used_by: tuple[str, ...] = ()
-    line: int = 0
 
 
 class KernelModules(Value, frozen=True, kw_only=True):
@@ -73,19 +71,17 @@ class ModuleFile(Value, frozen=True, kw_only=True):
     version: ModuleVersion | None = None
 
 
-class DkmsEntry(Value, frozen=True, kw_only=True):
+class DkmsEntry(Shown, frozen=True, kw_only=True):
     module: str
     version: str
     kernel: str | None
     state: str  # added | built | installed | ...
-    line: int = 0
 
 
-class Package(Value, frozen=True, kw_only=True):
+class Package(Shown, frozen=True, kw_only=True):
     name: str
     version: str
     state: str = "ii"
-    line: int = 0
 
 
 class KernelEvent(Value, frozen=True, kw_only=True):

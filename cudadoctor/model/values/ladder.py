@@ -9,7 +9,7 @@ import msgspec
 
 from cudadoctor.model.bounds import Bytes, Count, Figure, Generation, GpuIndex, Lanes, Megahertz, Percent, Pid, Seconds, Watts, WholeCelsius
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Refused, Value
+from cudadoctor.model.values.base import Refused, Shown, Value
 from cudadoctor.model.values.surroundings import Limit
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion
 
@@ -19,7 +19,7 @@ RungName = Literal[
 ]  # fmt: skip
 
 
-class RungResult(Value, frozen=True, kw_only=True):
+class RungResult(Shown, frozen=True, kw_only=True):
     """How one step of the ladder ended. `gpu` is the CUDA index among the visible devices, None before there is one."""
 
     rung: RungName
@@ -30,7 +30,6 @@ class RungResult(Value, frozen=True, kw_only=True):
     output: str = ""  # what the failing step printed, read like a user's text
     why: str | None = None
     seconds: Seconds | None = None
-    line: int = 0
 
 
 class CudaDevice(Value, frozen=True, kw_only=True):
@@ -52,17 +51,16 @@ class Opening(Value, frozen=True, kw_only=True):
     intercepted: bool = False  # the kernel opens it: what refuses is a library that stands before its system calls
 
 
-class InstalledFile(Value, frozen=True, kw_only=True):
+class InstalledFile(Shown, frozen=True, kw_only=True):
     """A file that an error names, and the package that brought it. `differs`: how it is not what that package's RECORD says."""
 
     path: str
     package: str
     version: str | None = None
     differs: str | None = None
-    line: int = 0
 
 
-class SmokeStep(Value, frozen=True, kw_only=True):
+class SmokeStep(Shown, frozen=True, kw_only=True):
     gpu: GpuIndex | None
     step: str
     status: Literal["pass", "fail", "skip"]
@@ -70,7 +68,6 @@ class SmokeStep(Value, frozen=True, kw_only=True):
     said: str | None = None  # what a step that passed has to tell
     planted: str | None = None  # a failure that the step made on purpose, in the driver's words
     seconds: Seconds | None = None
-    line: int = 0
 
 
 class Load(Value, frozen=True, kw_only=True):
@@ -87,7 +84,7 @@ class Load(Value, frozen=True, kw_only=True):
     power_source: Literal["ac", "battery", "undersized"] | None = None
 
 
-class Measurement(Value, frozen=True, kw_only=True):
+class Measurement(Shown, frozen=True, kw_only=True):
     """One figure of the benchmark. `limit` is what the hardware can do, `limit_from` says how that is known.
 
     What a limit of arithmetic is made of is measured with it: multiprocessors, and the clock under that very load.
@@ -101,7 +98,6 @@ class Measurement(Value, frozen=True, kw_only=True):
     limit_from: str | None = None
     why: str | None = None
     seconds: Seconds | None = None
-    line: int = 0
     peer: GpuIndex | None = None  # the other GPU of a copy between two
     spread: Figure | None = None  # distance of the extreme samples, in parts of the median
     runs: tuple[Figure, ...] = ()  # the figure in each run, where it was measured more than once
@@ -114,15 +110,14 @@ class Measurement(Value, frozen=True, kw_only=True):
     distorted: tuple[str, ...] = ()  # variables that change what is measured
 
 
-class GpuLoad(Value, frozen=True, kw_only=True):
+class GpuLoad(Shown, frozen=True, kw_only=True):
     """The moment of a long load at which most held the clocks of a GPU down."""
 
     gpu: GpuIndex
     load: Load
-    line: int = 0
 
 
-class Sustained(Value, frozen=True, kw_only=True):
+class Sustained(Shown, frozen=True, kw_only=True):
     """A moment of a long load: seconds since it began, throughput, the clock that the kernels counted, and what NVML said."""
 
     gpu: GpuIndex
@@ -131,7 +126,6 @@ class Sustained(Value, frozen=True, kw_only=True):
     unit: str
     clock_mhz: Figure | None = None
     load: Load | None = None
-    line: int = 0
 
 
 class Lesson(Value, frozen=True, kw_only=True):
@@ -149,17 +143,16 @@ class Lesson(Value, frozen=True, kw_only=True):
     compiled_us: Figure | None = None  # that loop compiled for the CPU
 
 
-class Guest(Value, frozen=True, kw_only=True):
+class Guest(Shown, frozen=True, kw_only=True):
     """Another process computes on this GPU, or the GPU works and nobody says for whom (`pids` empty)."""
 
     gpu: GpuIndex
     pids: tuple[Pid, ...] = ()
     memory_bytes: tuple[Bytes | None, ...] = ()
     percent: Percent | None = None
-    line: int = 0
 
 
-class NumbaState(Value, frozen=True, kw_only=True):
+class NumbaState(Shown, frozen=True, kw_only=True):
     """What Numba says about itself once it was imported."""
 
     version: str | None = None
@@ -168,7 +161,6 @@ class NumbaState(Value, frozen=True, kw_only=True):
     python: str | None = None  # the interpreter, when it is not the examined one
     # nvvm, libdevice, nvrtc, nvjitlink, cudart -> file that Numba's own resolver names
     components: dict[str, str] = msgspec.field(default_factory=dict)
-    line: int = 0
 
 
 REPLACING = "what other users may write and this check, as root, does not load"
@@ -180,13 +172,12 @@ def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
     return None if name is None else f"entries of {name} were left out of this check, and what is missing may lie there"
 
 
-class Changed(Value, frozen=True, kw_only=True):
+class Changed(Shown, frozen=True, kw_only=True):
     """A variable that the interpreter's own start set or removed (None), and the libraries that the loader put into its process."""
 
     name: str
     value: str | None
     preloaded: tuple[str, ...] = ()
-    line: int = 0
 
 
 class Ladder(Value, frozen=True, kw_only=True):
@@ -224,18 +215,6 @@ class Ladder(Value, frozen=True, kw_only=True):
         return next((device.address for device in self.devices if device.index == gpu), None)
 
 
-class GpuWork(Value, frozen=True, kw_only=True):
-    """What the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own."""
-
-    benchmark: tuple[Measurement, ...] = ()
-    smoke: tuple[SmokeStep, ...] = ()
-    guests: tuple[Guest, ...] = ()
-    results: tuple[RungResult, ...] = ()  # the context, and what broke off
-    lessons: tuple[Lesson, ...] = ()
-    loads: tuple[GpuLoad, ...] = ()
-    sustained: tuple[Sustained, ...] = ()
-
-
 LADDER = Key[Ladder]("ladder")
-GPU_WORK = Key[GpuWork]("gpu-work")
+GPU_WORK = Key[Ladder]("gpu-work")  # what the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own
 COMPUTED = Key[str]("computed")  # the words of a text that a program prints only after a GPU computed

@@ -6,39 +6,23 @@ from __future__ import annotations
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Shown, Value
+from cudadoctor.model.values.driver import GpuHealth
 
 
-class GpuDetails(Value, frozen=True, kw_only=True):
+class GpuDetails(GpuHealth, frozen=True, kw_only=True):
     """One GPU as sections of `nvidia-smi -q`, its XML, `--query-gpu` or `nvlink -s` describe it; None: not shown."""
 
-    address: str | None = None
     index: int | None = None
-    recovery_action: str | None = None  # in NVML's words: none, gpu-reset, node-reboot, drain-and-reset ...
     ecc_uncorrected: int | None = None  # since the driver was loaded
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    retired_pages_pending: bool | None = None
-    throttle_reasons: tuple[str, ...] = ()  # those that are active now, in NVML's words: hw-slowdown ...
-    temperature_c: float | None = None
     temperature_limit_c: float | None = None  # the lowest temperature from which the clocks are held down
     temperature_margin_c: float | None = None  # what newer branches show instead: degrees that are left
     utilization_percent: int | None = None
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    nvlinks_active: int | None = None
-    nvlinks_inactive: int | None = None
-    fabric_state: str | None = None
-    fabric_status: str | None = None
-    vgpu_mode: str | None = None
-    vgpu_license: str | None = None
     lines: dict[str, int] = msgspec.field(default_factory=dict)  # field -> the line that shows it
     line: int = 0
 
 
-class PciLink(Value, frozen=True, kw_only=True):
+class PciLink(Shown, frozen=True, kw_only=True):
     """The PCIe link of one function as lspci -vv prints it: what it can do (LnkCap) and what it does (LnkSta)."""
 
     address: str
@@ -48,7 +32,6 @@ class PciLink(Value, frozen=True, kw_only=True):
     width_max: int | None = None
     narrowed: bool = False  # lspci itself says "(downgraded)" of the width
     lines: tuple[int, ...] = ()
-    line: int = 0
 
 
 class PciLinks(Value, frozen=True, kw_only=True):
@@ -65,21 +48,19 @@ class CopyRates(Value, frozen=True, kw_only=True):
     from_device: float | None = None
 
 
-class DcgmError(Value, frozen=True, kw_only=True):
+class DcgmError(Shown, frozen=True, kw_only=True):
     """One complaint of a test: DCGM's words, and its number for them (dcgmError_t)."""
 
     text: str
     code: int | None = None
-    line: int = 0
 
 
-class DcgmFailure(Value, frozen=True, kw_only=True):
+class DcgmFailure(Shown, frozen=True, kw_only=True):
     """A test that failed, on one GPU or entity; None: on the whole machine."""
 
     test: str
     entity: str | None = None  # GPU 0
     errors: tuple[DcgmError, ...] = ()
-    line: int = 0
 
 
 class DcgmDiag(Value, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Refused, Value
+from cudadoctor.model.values.base import Refused, Shown, Value
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
 
@@ -35,7 +35,6 @@ class Component(Value, frozen=True, kw_only=True):
     path: str | None = None
     version: ToolkitVersion | None = None
     rule: str | None = None  # wheel nvidia-cuda-nvrtc | conda | CUDA_HOME | /usr/local/cuda | ldconfig
-    hides: tuple[str, ...] = ()
     damage: str | None = None  # what shows that the file is not whole
 
 
@@ -92,7 +91,7 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
         return next((entry for entry in self.packages if entry.name.lower().replace("_", "-") == wanted), None)
 
 
-class FrameworkBuild(Value, frozen=True, kw_only=True):
+class FrameworkBuild(Shown, frozen=True, kw_only=True):
     """An installed framework, as its metadata and files describe it. None: they do not say."""
 
     name: str  # torch | tensorflow | jax | cupy | pycuda | onnxruntime | bitsandbytes
@@ -104,7 +103,6 @@ class FrameworkBuild(Value, frozen=True, kw_only=True):
     architectures: tuple[str, ...] = ()  # sm_80, compute_90
     builds: tuple[ToolkitVersion, ...] = ()  # bitsandbytes brings a library for each of these
     libraries: dict[str, str | None] = msgspec.field(default_factory=dict)  # those that it loads: where found; empty: nobody looked
-    line: int = 0
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -119,7 +117,7 @@ class FrameworkBuilds(Value, frozen=True, kw_only=True):
         return next((entry for entry in self.builds if entry.name == name), None)
 
 
-class FrameworkRun(Value, frozen=True, kw_only=True):
+class FrameworkRun(Shown, frozen=True, kw_only=True):
     """What came of importing a framework in a child process, asking it for its GPUs and computing on one.
 
     pass: it computed. idle: it was imported, and there was no GPU to try. fail, crash: the step at which it broke. hang: no answer
@@ -135,7 +133,6 @@ class FrameworkRun(Value, frozen=True, kw_only=True):
     output: str = ""  # what the failing step printed, read like a user's text
     why: str | None = None
     seconds: float | None = None
-    line: int = 0
 
 
 class FrameworkRuns(Value, frozen=True, kw_only=True):

@@ -4,17 +4,16 @@ launch in the source of the user's own program."""
 from __future__ import annotations
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion
 
 
-class ListedPackage(Value, frozen=True, kw_only=True):
+class ListedPackage(Shown, frozen=True, kw_only=True):
     """One line of pip list, pip freeze or conda list. `build` is the local tag (cpu, cu121) or conda's build string."""
 
     name: str  # small letters, hyphens
     version: PackageVersion
     build: str | None = None
-    line: int = 0
 
 
 class ListedPackages(Value, frozen=True, kw_only=True):
@@ -40,15 +39,14 @@ class Framework(Value, frozen=True, kw_only=True):
     available_line: int = 0
 
 
-class NamedGpu(Value, frozen=True, kw_only=True):
+class NamedGpu(Shown, frozen=True, kw_only=True):
     """A GPU by its product's name, or by a compute capability that a program printed for it."""
 
     name: str | None = None
     capability: ComputeCapability | None = None
-    line: int = 0
 
 
-class NumbaReport(Value, frozen=True, kw_only=True):
+class NumbaReport(Shown, frozen=True, kw_only=True):
     """`numba -s`: versions and what its search for the toolkit came to."""
 
     numba: PackageVersion | None = None
@@ -57,30 +55,26 @@ class NumbaReport(Value, frozen=True, kw_only=True):
     initialised: bool | None = None
     implementation: str | None = None  # NVIDIA (numba-cuda) | Built-in
     missing: tuple[str, ...] = ()  # libraries that it did not find or could not open
-    line: int = 0
     runtime_line: int = 0
 
 
-class CudaMention(Value, frozen=True, kw_only=True):
+class CudaMention(Shown, frozen=True, kw_only=True):
     """A CUDA toolkit's version that a text speaks of, in prose or in a path."""
 
     version: ToolkitVersion
-    line: int = 0
 
 
-class NamedDriver(Value, frozen=True, kw_only=True):
+class NamedDriver(Shown, frozen=True, kw_only=True):
     """A driver that a text speaks of: a package's name, an installer's file, `driver 390.157`. `is_open`: None where it is not said."""
 
     branch: int | None = None
     is_open: bool | None = None
-    line: int = 0
 
 
-class NamedChip(Value, frozen=True, kw_only=True):
+class NamedChip(Shown, frozen=True, kw_only=True):
     """A chip by its code name, GT218."""
 
     name: str
-    line: int = 0
 
 
 class NamedDrivers(Value, frozen=True, kw_only=True):
@@ -88,14 +82,13 @@ class NamedDrivers(Value, frozen=True, kw_only=True):
     chips: tuple[NamedChip, ...] = ()
 
 
-class Launch(Value, frozen=True, kw_only=True):
+class Launch(Shown, frozen=True, kw_only=True):
     """A kernel launch with its configuration in numbers, as the program's source line writes it."""
 
     kernel: str
     form: str  # numba: name[grid, block](...); cuda: name<<<grid, block>>>(...); pycuda: block=(...), grid=(...)
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    line: int = 0
 
 
 LISTED_PACKAGES = Key[ListedPackages]("listed-packages")

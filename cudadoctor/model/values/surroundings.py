@@ -5,18 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ModuleVersion
 
 
-class DeviceNode(Value, frozen=True, kw_only=True):
+class DeviceNode(Shown, frozen=True, kw_only=True):
     path: str
     mode: str  # as ls prints it: crw-rw-rw-
     owner: str
     group: str
     major: int | None = None
     minor: int | None = None
-    line: int = 0
 
 
 class DeviceNodes(Value, frozen=True, kw_only=True):
@@ -77,21 +76,19 @@ class SpacedName(Value, frozen=True, kw_only=True):
     line: int
 
 
-class Start(Value, frozen=True, kw_only=True):
+class Start(Shown, frozen=True, kw_only=True):
     """A command that starts a container or a batch job."""
 
     program: str  # docker, podman, apptainer, srun, #SBATCH ...
     asks: bool  # whether it asks for a GPU
-    line: int = 0
 
 
-class Launcher(Value, frozen=True, kw_only=True):
+class Launcher(Shown, frozen=True, kw_only=True):
     """A command that starts several processes of a program on one node: torchrun --nproc_per_node=4."""
 
     program: str
     option: str  # as it is written, up to its number
     processes: int
-    line: int = 0
 
 
 class Setting(Value, frozen=True, kw_only=True):
@@ -110,37 +107,33 @@ class Setting(Value, frozen=True, kw_only=True):
     launcher: Launcher | None = None  # the last one
 
 
-class Limit(Value, frozen=True, kw_only=True):
+class Limit(Shown, frozen=True, kw_only=True):
     """A finite limit: bytes, or a number of processes or files."""
 
     name: str
     value: int
-    line: int = 0
 
 
-class Refusal(Value, frozen=True, kw_only=True):
+class Refusal(Shown, frozen=True, kw_only=True):
     """A system call, or a part of /proc, that this process is refused, and the answer."""
 
     name: str
     answer: str
-    line: int = 0
 
 
-class ContainerEngine(Value, frozen=True, kw_only=True):
+class ContainerEngine(Shown, frozen=True, kw_only=True):
     name: str  # docker, podman, nerdctl, containerd
     path: str
     snap: bool = False  # confined: it sees neither the host's driver nor its settings
-    line: int = 0
 
 
-class CdiSpec(Value, frozen=True, kw_only=True):
+class CdiSpec(Shown, frozen=True, kw_only=True):
     """A CDI specification: which devices it offers, and the driver whose files it lists."""
 
     path: str
     kind: str | None = None  # nvidia.com/gpu
     driver: ModuleVersion | None = None
     devices: tuple[str, ...] = ()
-    line: int = 0
 
 
 class ContainerStack(Value, frozen=True, kw_only=True):
