@@ -16,6 +16,7 @@ from cudadoctor.model.values import (
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
+    LOADED_DRIVER,
     MAY_MAKE_NODES,
     MODULE_FILES,
     MODULES,
@@ -132,6 +133,13 @@ def _module_on_disk(case: Case) -> bool:
     """A module that is taken out can be loaded again: its file for the running kernel is there."""
     files, kernel = case.get(MODULE_FILES), case.get(KERNEL)
     return kernel is not None and any(file.kernel == kernel.release for file in files or ())
+
+
+def _libraries_not_packaged(case: Case) -> bool:
+    """The packages that hold the libraries are of the module's version, so the libraries of another version came without a package."""
+    loaded, wanted = case.get(LOADED_DRIVER), placeholders(case).get("library_packages")
+    installed = {package.name.partition(":")[0]: package.version for package in case.packages}
+    return loaded is not None and isinstance(wanted, tuple) and all(loaded.version.text in installed.get(name, "") for name in wanted)
 
 
 def _node_group(case: Case) -> bool:
@@ -297,6 +305,7 @@ CONDITIONS: dict[str, Condition] = {
     "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,
     "module-on-disk": _module_on_disk,
+    "libraries-not-packaged": _libraries_not_packaged,
     "node-group": _node_group,
     # Not known to be a container or WSL: services and files in /etc last here.
     "persistence-possible": lambda case: not case.get(CONTAINER_MARKS) and not case.get(WSL),

@@ -131,8 +131,10 @@ def libraries(case: Case) -> Found:
     library: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     if family == "ubuntu" and branch is not None:
-        package = resolved(f"nvidia-driver-{branch}{server}", case.system.codename, case.knowledge)
-        end = package.removeprefix("nvidia-driver-").removesuffix("-open")
+        end = f"{branch}{server}"
+        if all(package.name != f"libnvidia-compute-{end}" for package in case.packages):
+            package = resolved(f"nvidia-driver-{end}", case.system.codename, case.knowledge)
+            end = package.removeprefix("nvidia-driver-").removesuffix("-open")
         library, tools = (f"libnvidia-compute-{end}",), (f"nvidia-utils-{end}",)
     elif family == "debian":
         library, tools = _debian_parts(case, branch)
