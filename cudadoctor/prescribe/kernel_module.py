@@ -1,7 +1,8 @@
 """How NVIDIA's kernel module comes to this machine: built here (DKMS, akmods), or ready-made for one kernel by the distribution.
 
 Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-open-lts for `linux-lts`, all others take
-nvidia-open-dkms), https://github.com/CachyOS/linux-cachyos (linux-cachyos-nvidia-open is a part of the kernel's PKGBUILD), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia),
+nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://github.com/CachyOS/linux-cachyos
+(linux-cachyos-nvidia-open is a part of the kernel's PKGBUILD),
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>)
 """
 
@@ -80,7 +81,7 @@ def _waits_for_restart(case: Case) -> bool:
 
 
 def _waits(found: tuple[Package, re.Match[str]] | None, release: str | None) -> bool:
-    """CachyOS gives the module's package the version of its kernel: with another version than the running kernel's it is the next start's."""
+    """CachyOS gives the module's package its kernel's version: where the running kernel has another, the module is the next start's."""
     if found is None or release is None or "cachyos" not in found[1].re.groupindex or found[1]["cachyos"] is None:
         return False
     return not release.startswith(f"{found[0].version}-")
