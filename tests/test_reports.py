@@ -5,12 +5,15 @@ case.toml: cause ("none" for a healthy one), origin, source, verdict, note, and 
   accept        other causes that are right as well,
   suspects      causes that an undecided text must leave open, the first of them first,
   also          causes of advice or degradation that must stand beside the verdict,
-  fix_contains  patterns that the printed steps must hold, for the distribution that the text shows or ubuntu-24.04.
+  fix_contains  patterns that the printed steps must hold, for the distribution that the text shows or ubuntu-24.04,
+  fix_begins    the same for the first two steps alone,
+  fix_lacks     patterns that they must not hold: what would be wrong here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -19,6 +22,7 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
+from cudadoctor.model.recipe import Step
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
@@ -55,6 +59,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     suspects: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     fix_contains: tuple[str, ...] = ()
+    fix_begins: tuple[str, ...] = ()
+    fix_lacks: tuple[str, ...] = ()
 
 
 CASES = {
@@ -97,7 +103,7 @@ def test_a_case_is_whole(name: str) -> None:
     assert case.source
     known = set(KNOWLEDGE.causes) | {"none"}
     assert {case.cause, *case.accept, *case.suspects, *case.also} <= known
-    assert not (case.fix_contains and case.verdict != "broken"), "steps are printed for a root alone"
+    assert not ((case.fix_contains or case.fix_begins or case.fix_lacks) and case.verdict != "broken"), "steps are printed for a root alone"
 
 
 @every("name", CASES)
@@ -138,9 +144,17 @@ def it_quotes_its_text(name: str, report: Report) -> None:
 
 def its_steps(report: Report, case: Case) -> None:
     steps = report.prescription.steps if report.prescription is not None else ()
-    printed = "\n".join(part for step in steps for part in (step.text, step.shell or "", step.verify or ""))
+    printed, first = words_of(steps), words_of(steps[:2])
     for pattern in case.fix_contains:
         assert re.search(pattern, printed), f"{pattern} is not in:\n{printed}"
+    for pattern in case.fix_begins:
+        assert re.search(pattern, first), f"{pattern} does not come first:\n{printed}"
+    for pattern in case.fix_lacks:
+        assert not re.search(pattern, printed), f"{pattern} is wrong here:\n{printed}"
+
+
+def words_of(steps: Iterable[Step]) -> str:
+    return "\n".join(part for step in steps for part in (step.text, step.shell or "", step.verify or ""))
 
 
 def test_every_cause_that_a_text_can_state_has_a_report() -> None:

@@ -34,6 +34,7 @@ class TorchIndex(Sourced, frozen=True, kw_only=True):
     cuda: str
     cc_min: str
     cc_max: str
+    lacks: tuple[str, ...] = ()  # of those between them
     last_torch: str | None = None
     note: str | None = None
 
@@ -42,7 +43,7 @@ class TorchIndex(Sourced, frozen=True, kw_only=True):
         return ToolkitVersion(self.cuda)
 
     def serves(self, capability: ComputeCapability) -> bool:
-        return ComputeCapability(self.cc_min) <= capability <= ComputeCapability(self.cc_max)
+        return ComputeCapability(self.cc_min) <= capability <= ComputeCapability(self.cc_max) and capability.text not in self.lacks
 
 
 class JetsonIndex(Sourced, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
     `suspects`: the message has several causes; it states none and raises suspicion of these, likeliest first.
+    `values`: what it means for the steps beyond its own words; the groups of `pattern` that have a name are values too.
     `advice`: the message is no failure (a warning, a line of a listing); it blames nothing, and leads only where nothing else does.
     """
 
@@ -71,6 +72,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unless: str | None = None
     window: int = 1
     suspects: tuple[str, ...] = ()
+    values: dict[str, str] = {}
     advice: bool = False
 
     @property
@@ -100,6 +102,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     match: tuple[Match, ...] = ()
     tries: tuple[str, ...] = msgspec.field(name="try", default=())  # what to change to see whether it is this: knowledge/experiments.py
     recipes: tuple[str, ...] = ()
+    driver: Literal["newer-branch", "newer-cuda", "open-modules", "proprietary-modules"] | None = None  # what is wrong with the present one
     no_software_fix: str | None = None  # why none cures it; its recipes, all of action `none`, are what works without a cure
     sources: tuple[str, ...] = ()
 

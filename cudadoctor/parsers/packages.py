@@ -61,12 +61,16 @@ _HISTORY = (
         rf"{_ARCHITECTURES}(?:\s|$)"
     ),
 )
+# rpm-ostree status: what is layered over an image, without versions.
+_LAYERED = lazy(r"^[ \t>|]{0,40}LayeredPackages: (?P<names>[\w.+ -]{1,2000})$")
+_HOLD = "hi"  # installed, and to stay at its version
+_BARE = lazy(r"^[a-z0-9][a-z0-9+.-]{1,120}(?::\w{1,12})?\s{0,4}$")
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia", "nvidia-compute-utils", "nvidia-gl-G0", "nvidia-video-G0",
-    "[ALPM] ",
+    "[ALPM] ", "nvidia-container-toolkit", "LayeredPackages: ",
     "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ", "no packages found matching",
 )  # fmt: skip
 _FILTERED = lazy(
@@ -82,14 +86,19 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
+    held = set(_held(text))
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
+        if number in held:
+            name = line.strip().partition(":")[0]
+            found[name, "", _HOLD] = Package(name=name, version="", state=_HOLD, line=number)
+            continue
         told = _told(line, number)
         history.update(told)
-        package = _package(line, number) if not told else None
-        if package and _of_nvidia(package.name):
-            found.setdefault((package.name, package.version, package.state), package)
+        for package in () if told else _packages(line, number):
+            if _of_nvidia(package.name):
+                found.setdefault((package.name, package.version, package.state), package)
     whole = text.whole or _only_unmatched(text)
     listed = {package.name for package in found.values()}
     since = (package for package in history.values() if package is not None and package.name not in listed)
@@ -115,6 +124,18 @@ def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
             return
 
 
+def _held(text: Text) -> Iterator[int]:
+    """The lines of a paste that `apt-mark showhold` answered."""
+    if not text.pasted or "apt-mark showhold" not in text.text:
+        return
+    answering = False
+    for number, line in enumerate(text.lines, 1):
+        if is_prompt(line):
+            answering = command(line) in ("apt-mark showhold", "sudo apt-mark showhold")
+        elif answering and _BARE.match(line) is not None:
+            yield number
+
+
 def _of_nvidia(name: str) -> bool:
     return "nvidia" in name or "cuda" in name
 
@@ -133,11 +154,14 @@ def _told(line: str, number: int) -> dict[str, Package | None]:
     return {done["name"]: None if done["out"] else Package(name=done["name"], version=done["version"], line=number)}
 
 
-def _package(line: str, number: int) -> Package | None:
+def _packages(line: str, number: int) -> Iterator[Package]:
+    layered = _LAYERED.match(line) if "Layered" in line else None
+    if layered is not None:
+        yield from (Package(name=name, version="", line=number) for name in layered["names"].split())
+        return
     listed = next((found.groupdict() for form in _LISTED if (found := form.match(line)) is not None), None)
-    if listed is None or listed.get("state", "ii")[1] not in _INSTALLED:
-        return None
-    return Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
+    if listed is not None and listed.get("state", "ii")[1] in _INSTALLED:
+        yield Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
 
 
 def _only_unmatched(text: Text) -> bool:

@@ -14,6 +14,7 @@ _PROMPT = lazy(
     r"\[[^\]\[]{1,120}\][ \t]?[$#%]"  # [user@host dir]$
     r"|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]"  # user@host:~/dir$
     r"|[\w.-]{1,64}:[~/][^\s#$%|>]{0,200} #"  # host:~ # of root on SUSE
+    r"|[\w.-]{1,64}@[\w.-]{1,64}:[~/][^\s#$%|>]{0,200}>"  # user@host:~> of others there
     r"|PS [A-Za-z]:\\[^>|]{0,200}>"
     r"|\+{1,4}|[$%❯]|➜[ \t]+\S{1,120}"  # set -x trace, bare sign, zsh themes
     r"|(?:ba|z|da)?sh-\d[\d.]{0,8}[$#]"  # bash-4.2$

@@ -69,7 +69,8 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
             for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
                 first, last = ends.get(key, (place, place))
                 ends[key] = (min(first, place, key=order), max(last, place, key=order))
-                values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
+                stated = {**sign.match.values, **place.values}
+                values.setdefault(key, {}).update({name: value for name, value in stated.items() if name != ADDRESS})
     return tuple(
         Clue(
             cause=key.cause,

@@ -12,15 +12,19 @@ import re
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
+    CONTAINER_STACK,
     DEVICE_NODES,
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
+    LOADED_DRIVER,
     MAY_MAKE_NODES,
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
+    NVML,
     SECURE_BOOT,
+    SMI,
     TOOLKITS,
     WSL,
 )
@@ -44,7 +48,7 @@ _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
 
 # The driver's branch fits and its kernel modules are of the wrong kind.
-_OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
+_OTHER_FLAVOUR = ("open-modules", "proprietary-modules")
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -82,11 +86,19 @@ def _driver_wanted(case: Case) -> bool:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
-    if case.root.cause == "driver-build-failed":
+    wrong = case.knowledge.cause(case.root.cause).driver
+    if wrong == "newer-branch":
         return _newer_driver_wanted(case)
-    if case.root.cause in _OTHER_FLAVOUR:
+    if wrong in _OTHER_FLAVOUR:
         return True
-    return not any(case.need.fits(branch) for branch in installed_branches(case))
+    return not (any(case.need.fits(branch) for branch in installed_branches(case)) or _current_layered(case))
+
+
+def _current_layered(case: Case) -> bool:
+    """A list without versions names the package of the current branch, and that one drives these GPUs."""
+    return case.need.high is None and any(
+        package.name in _UNVERSIONED and not package.version and not package.state.startswith("h") for package in case.packages
+    )
 
 
 def _other_build(case: Case) -> bool:
@@ -107,6 +119,18 @@ def _newer_driver_wanted(case: Case) -> bool:
     """The newest driver that fits is newer than the installed one, or nobody knows."""
     installed = installed_branches(case)
     return not installed or case.driver.branch is None or case.driver.branch > max(installed)
+
+
+# Packages that one repository alone has: of them that is installed, it is set up. negativo17's have other names.
+# Source: https://rpmfusion.org/Howto/NVIDIA, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+_OF_REPOSITORY = {
+    "fedora": ("xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda"),
+    "rhel": ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-open", "cuda-drivers"),
+}  # fmt: skip
+
+
+def _repository_there(case: Case) -> bool:
+    return any(package.name in _OF_REPOSITORY.get(case.system.family or "", ()) for package in case.packages)
 
 
 def _origin(name: str) -> Condition:
@@ -132,6 +156,13 @@ def _module_on_disk(case: Case) -> bool:
     """A module that is taken out can be loaded again: its file for the running kernel is there."""
     files, kernel = case.get(MODULE_FILES), case.get(KERNEL)
     return kernel is not None and any(file.kernel == kernel.release for file in files or ())
+
+
+def _libraries_not_packaged(case: Case) -> bool:
+    """The packages that hold the libraries are of the module's version, so the libraries of another version came without a package."""
+    loaded, wanted = case.get(LOADED_DRIVER), placeholders(case).get("library_packages")
+    installed = {package.name.partition(":")[0]: package.version for package in case.packages}
+    return loaded is not None and isinstance(wanted, tuple) and all(loaded.version.text in installed.get(name, "") for name in wanted)
 
 
 def _node_group(case: Case) -> bool:
@@ -172,9 +203,11 @@ def _numba(case: Case) -> bool:
 
 
 def _toolkit_packaged(case: Case) -> bool:
-    """NVIDIA's repository for this release has the toolkit that GPU and driver ask for."""
+    """NVIDIA's repository for this release, or the distribution's own, has the toolkit that GPU and driver ask for, and it is not here."""
     known = placeholders(case)
-    return not frameworks.on_jetson(case) and "toolkit_package" in known and "nvidia_repository" in known and case.system.image is None
+    there = "nvcc_folder" in known and "install-nvcc" in case.knowledge.cause(case.root.cause).recipes
+    found = "toolkit_package" in known and ("nvidia_repository" in known or case.system.toolkit is not None)
+    return found and not there and not frameworks.on_jetson(case) and case.system.image is None
 
 
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
@@ -253,6 +286,16 @@ def _service(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.service is True
 
 
+def _gpus_listed(case: Case) -> bool:
+    smi, nvml = case.get(SMI), case.get(NVML)
+    return bool((smi is not None and smi.gpus) or (nvml is not None and nvml.gpus))
+
+
+def _container_toolkit_installed(case: Case) -> bool:
+    stack = case.get(CONTAINER_STACK)
+    return (stack is not None and stack.toolkit is not None) or any(package.name == "nvidia-container-toolkit" for package in case.packages)
+
+
 def _either(*conditions: Condition) -> Condition:
     return lambda case: any(condition(case) for condition in conditions)
 
@@ -267,10 +310,12 @@ CONDITIONS: dict[str, Condition] = {
     "parts": _origin("parts"),
     "locked": _origin("lock"),
     "from-nvidia": _origin("nvidia"),
+    "pinned": _origin("pinned"),
     "image": _origin("image"),
     "in-configuration": _origin("nixos"),
     "by-tool": _origin("tool"),
     "windows-driver": _windows_driver,
+    "repository-there": _repository_there,
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
     # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
     "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),
@@ -297,6 +342,7 @@ CONDITIONS: dict[str, Condition] = {
     "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,
     "module-on-disk": _module_on_disk,
+    "libraries-not-packaged": _libraries_not_packaged,
     "node-group": _node_group,
     # Not known to be a container or WSL: services and files in /etc last here.
     "persistence-possible": lambda case: not case.get(CONTAINER_MARKS) and not case.get(WSL),
@@ -329,6 +375,10 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch-possible": lambda case: (
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
     ),
+    "cpuonly-listed": lambda case: frameworks.told(case, "cpuonly"),
+    # The host's driver was seen to list its GPUs.
+    "gpus-listed": _gpus_listed,
+    "toolkit-installed": _container_toolkit_installed,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.

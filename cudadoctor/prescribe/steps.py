@@ -16,14 +16,14 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
-from cudadoctor.model.values import CONTAINER_MARKS
+from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
-from cudadoctor.prescribe.families import choose
+from cudadoctor.prescribe.families import OF_NVIDIA, choose
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
@@ -121,6 +121,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     system = of_facts(facts, distro, knowledge)
     if system == Distribution() and _of_windows(root):
         system = from_word("windows", knowledge)
+    if system.family in ("debian", "ubuntu") and any(package.name in OF_NVIDIA for package in facts.value(DRIVER_PACKAGES) or ()):
+        system = msgspec.structs.replace(system, from_nvidia=True)
     gpus = gpus_of(root, facts, knowledge)
     least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)
     need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
@@ -137,9 +139,10 @@ def _of_windows(root: Finding) -> bool:
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
     """The driver itself said which kernel modules this GPU takes, also where the GPU's model is not known."""
-    if root.cause == "open-module-required":
+    wrong = knowledge.cause(root.cause).driver
+    if wrong == "open-modules":
         return msgspec.structs.replace(need, flavour="open", conflict=False)
-    if root.cause == "open-module-unsupported-gpu":
+    if wrong == "proprietary-modules":
         last = need.high if need.high is not None else knowledge.architecture("volta").last_driver_branch
         return msgspec.structs.replace(need, flavour="proprietary", high=last, conflict=False)
     return need
@@ -148,7 +151,7 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
 def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
     stated = values.get("version", "")
-    if root.cause not in ("toolkit-newer-than-driver", "container-cuda-too-new") or not re.match(r"\d{1,6}\.\d{1,6}", stated):
+    if knowledge.cause(root.cause).driver != "newer-cuda" or not re.match(r"\d{1,6}\.\d{1,6}", stated):
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None
@@ -157,7 +160,7 @@ def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> 
 def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
     """The branch after the one that does not compile here, unless that one is the last for a GPU."""
     found = [int(number) for quote in root.evidence for number in _OF_BUILD.findall(quote.text)]
-    if root.cause != "driver-build-failed" or not found:
+    if knowledge.cause(root.cause).driver != "newer-branch" or not found:
         return None
     ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
     if any(end <= max(found) for end in ends):
