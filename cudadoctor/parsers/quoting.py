@@ -64,7 +64,7 @@ _VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b
 _RELEASE = lazy(r"#{0,4} ?\[?v?\d{1,3}\.\d{1,3}(?:\.\d{1,4})?\]? {0,2}(?:\(|[-–] ?)?\d{4}-\d\d-\d\d")
 _SECTION = lazy(r"(?i)^#{1,4} (?:added|changed|fixed|removed|deprecated|security)\s{0,4}$")
 _PYTHON = lazy(r"^>>> ")
-_TWICE = lazy(r"^> ?>")
+_TWICE = lazy(r"^> ?>(?!>)")
 _NAMED_ERROR = lazy(r"^[\w.]{1,60}(?:Error|Exception|Warning): ")
 _FEW = 3  # lines that make a block
 
