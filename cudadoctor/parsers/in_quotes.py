@@ -30,7 +30,7 @@ _LITTLE = 2  # lines of prose that need no word of the writer himself
 # What a program itself puts before quoted words: an error, or a field of a log in JSON or logfmt.
 _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
-    r"|(?<!raise )(?<!throw )(?<!new )(?<!return )\b(?:Runtime|OS|Value)Error\($"
+    r"|(?<!raise )(?<!throw )(?<!new )(?<!return )(?:\b(?:Runtime|OS|Value)|\bwith (?:an? )?[A-Z]\w{1,40})Error\($"
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )

@@ -64,6 +64,13 @@ LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "d
 _TOO_OLD = codes("cuda 35")
 
 
+def built_for_amd(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine."""
+    lines, shown = suspected(said, LIBCUDA), Place(facts).said("rocm-build")
+    if lines and shown and not settled(said):
+        yield finding(NO_GPU, shown, lines, basis="suspected")
+
+
 # ---------------------------------------------------------------- containers
 def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver's libraries or devices are not found, in a container that was started without asking for a GPU.
@@ -355,6 +362,6 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 TIES = (
-    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_hyper_v,
-    in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all,
+    built_for_amd, not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere,
+    in_hyper_v, in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all,
 )  # fmt: skip
