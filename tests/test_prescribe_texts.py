@@ -12,6 +12,11 @@ PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'\n"
 NVCC = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
 APART = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124\n"
 OTHER_CUDA = "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory\n\nvllm 0.21.0\n"
+DROPPED = (
+    "NVRM: The NVIDIA GeForce GTX 1050 GPU installed in this system is\nNVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please\n"
+    "NVRM:  information.  The 595.58.03 NVIDIA driver will ignore\nNVRM:  this GPU.  Continuing probe...\n"
+)
+NIX = DROPPED + "I have hardware.nvidia.package = config.boot.kernelPackages.nvidiaPackages.stable;\n"
 SLOW = "RuntimeError: CUDA error: the launch timed out and was terminated\n"
 WSL = "I run it in WSL2, Ubuntu 22.04.\n" + SLOW
 
@@ -32,6 +37,7 @@ def steps(text: str) -> str:
         (OTHER_CUDA, "both must be of one major version"),
         (WSL, "TdrDelay"),
         (SLOW, "TCC"),
+        (NIX, "legacy_580"),
     ],
 )
 def test_the_step_that_cures_it_is_there(text: str, words: str) -> None:
@@ -39,7 +45,8 @@ def test_the_step_that_cures_it_is_there(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [(OF_TORCH, "NumPy with Numba"), (NVCC, "TRITON_PTXAS_PATH"), (WSL, "TCC"), (WSL, "systemctl isolate")]
+    ("text", "words"),
+    [(OF_TORCH, "NumPy with Numba"), (NVCC, "TRITON_PTXAS_PATH"), (WSL, "TCC"), (WSL, "systemctl isolate"), (NIX, "nvidia-driver-580")],
 )
 def test_a_step_that_makes_no_sense_there_is_not(text: str, words: str) -> None:
     assert words not in steps(text)

@@ -36,6 +36,8 @@ QUOTING = {
     "git log, what is looked for": f"$ git log -S'{MISMATCH}' --oneline\n1a2b3c4d5e say which\n",
     "git blame": f"$ git blame e.py\n1a2b3c4d (Ann 2026-01-02 10:11:12 +0100 7)   {NO_IMAGE}\n",
     "a search with its prompt": f'$ grep -rn "kernel|image" torch\ntorch/cuda/a.py:318:{{}} of sm_{{}}\ntorch/cuda/b.py:412:{NO_IMAGE}\n',
+    "a search that finds a log among sources": f'a/nv.h:7:#define E_BUS "the GPU is gone"\na/nv.h:8:#define E_OLD "too old"\na/t.c:9:    {{ 7, "x" }},\n'
+    f"a/data/dmesg-1.log:3:{MISMATCH}\n",
     "records of tests that passed": "------------------------------ live log call ------------------------------\n"
     "ERROR    app.gpu:gpu.py:42 NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\nPASSED          [100%]\n\n"
     "============================ 2 passed in 1.31s ============================\n",
@@ -56,6 +58,7 @@ REPORTING = {
     "in a table of one's own": f"| Error | Node |\n|---|---|\n| {MISMATCH} | gpu-3 |\n",
     "by whoever answers": f"On Mon, Bob wrote:\n> {MISMATCH}\n\nI have the same here. Any idea?\n",
     "set off by a sign": f"My card is new.\n\n> {NO_IMAGE}\n\nThe driver is of this month.\n",
+    "a search in logs alone": f"var/log/a.log:3:{MISMATCH}\nvar/log/b.log:7:{MISMATCH}\n",
     "below a manual page": f"TOOL(1)          Vendor          TOOL(1)\n\nRETURN VALUE\n       Code 18 - {NO_IMAGE}\n\nI see it here:\n{MISMATCH}\n",
     "behind git": f"$ git pull\nAlready up to date.\n$ python a.py\n{NO_IMAGE}\n",
     "below a pipe": f"$ dmesg | grep -i nvrm\n{MISMATCH}\n",

@@ -22,6 +22,7 @@ _FOUND = lazy(
     r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
     r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
 )
+_AT = lazy(r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
 _NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
 _LISTED = lazy(r"^\d{1,6}[:-]")
 _HUNK = lazy(r"^(?:diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
@@ -170,6 +171,8 @@ def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[rang
 def _searched(lines: Sequence[str]) -> Iterator[int]:
     """Two lines of source code or more that a search found; what stands below a file that it names; a patch."""
     hits = [index for index, line in enumerate(lines) if _FOUND.match(line)]
+    for block in _runs(lines, lambda index: _AT.match(lines[index]) is not None):
+        hits += block if 2 * len(set(block).intersection(hits)) > len(block) > 1 else ()  # a log among the sources is found with them
     for block in _runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
         hits += block if block[0] and _NAMED.match(lines[block[0] - 1]) else ()
     yield from hits if len(hits) > 1 else ()
