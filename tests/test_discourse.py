@@ -19,6 +19,9 @@ SILENT = {
     "over, in German": f"{MISMATCH}\n\nWir haben den Knoten neu gestartet, das Problem ist behoben.\n",
     "over, and what it was behind it": "Solved: a reboot was due. It was NVRM: API mismatch: the client has the version 550.54.15, but this "
     "kernel module has the version 535.161.07.\n",
+    "over, said first": f"[SOLVED] no GPU after the update\n\nThis is what I got:\n\n{MISMATCH}\n\nThe headers were missing.\n",
+    "over, said first behind a word": f"Status: solved.\n\nIt was this on my node:\n\n{MISMATCH}\n\nThe headers were missing.\n",
+    "somebody else's, in a channel": f"[12:03] <ann> my neighbour's box has {BUS}\n[12:04] <bob> and yours?\n[12:04] <ann> all good here, i am happy\n",
     "what it was, with thanks": f"{MISMATCH}\n\nIt turned out that an upgrade ran at night.\nThanks to all of you!\n",
     "somebody else's": f"The log of my neighbour's machine was full of\n\n{BUS}\n\nMy own box is healthy. Which card would you buy?\n",
     "a quotation": f"[quote=ann]\nmine says {MISMATCH}\n[/quote]\n\nThat is another matter, I wonder about the fan curve only.\n",
@@ -37,6 +40,8 @@ SPEAKING = {
     "the headings of a form, and a quotation": FORM.format(f"`{MISMATCH}`"),
     "another machine is well": f"[root@a ~]# nvidia-smi\n{MISMATCH}\n[root@b ~]# nvidia-smi -L\n{TABLE}\n",
     "another environment is well": f"(base) $ python a.py\n{CPU}\n(other) $ python -c 'import torch; print(torch.cuda.is_available())'\nTrue\n",
+    "another matter was solved first": f"I fixed it by a new power supply.\n\nThis is what I get instead:\n\n{MISMATCH}\n",
+    "solved first, and it goes on": f"[SOLVED] no GPU after the update\n\n{MISMATCH}\n\nI still have it each morning.\n",
     "it came back": f"{MISMATCH}\n\nA reboot solved that, but it came back in the evening.\n",
     "somebody asks on": f"{MISMATCH}\n\nA reboot solved that.\n\nAny idea why it happens each week?\n",
     "not over yet": f"{MISMATCH}\n\nThis should be solved by a reboot, and I have to wait for the jobs.\n",

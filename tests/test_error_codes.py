@@ -65,6 +65,11 @@ def smi(exit_code: int, stdout: str = "") -> Item:
         ("cuda runtime error (30) : unknown error at THCGeneral.cpp:50", 999),
         ("cuda runtime error (77)", 700),
         ("cudaGetDeviceCount returned 38", 100),
+        (
+            "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error 804: forward compatibility was att",
+            804,
+        ),
+        ("CUDA initialization fails with 802 on each start", 802),
     ],
 )
 def test_cuda_codes(line: str, number: int) -> None:

@@ -27,6 +27,27 @@ QUOTING = {
     "changes": f'v2.3.1\n- Fix crash with "{NO_IMAGE}"\n- Report {MISMATCH}\n- Add a flag\n',
     "mail": f"On Mon, Bob wrote:\n> I get {NO_IMAGE}\n> on my RTX 5090\n\nInstall the cu128 build, that is all there is to it.\n",
     "solved": f"nvidia-smi said {MISMATCH}.\nAfter a reboot everything works again. Thanks all!\n",
+    "mail without a head": f"Hello Ann,\n\n> my training stops with {NO_IMAGE}\n> since we changed the card\n\nThat wheel is of last year.\n",
+    "mail in mail": f"> > {NO_IMAGE}\n> Which wheel is that?\n\nThe one of last year.\n",
+    "a manual page": "TOOL(1)          Vendor          TOOL(1)\n\nRETURN VALUE\n       ·   Code 15 - The GPU has fallen off the bus\n"
+    f"       ·   Code 18 - {MISMATCH}\n",
+    "a changelog of Debian": f"foo (580.1-1) unstable; urgency=medium\n\n  * New release:\n    - {NO_IMAGE}\n      is no longer possible\n\n"
+    " -- Ann <ann@example.org>  Mon, 02 Feb 2026 10:00:00 +0100\n",
+    "git log": f"$ git log --oneline -- src/nvml.c\n1a2b3c4d5e {MISMATCH}: say which\n2b3c4d5e6f {NO_IMAGE}\n",
+    "git log, what is looked for": f"$ git log -S'{MISMATCH}' --oneline\n1a2b3c4d5e say which\n",
+    "git blame": f"$ git blame e.py\n1a2b3c4d (Ann 2026-01-02 10:11:12 +0100 7)   {NO_IMAGE}\n",
+    "a search with its prompt": f'$ grep -rn "kernel|image" torch\ntorch/cuda/a.py:318:{{}} of sm_{{}}\ntorch/cuda/b.py:412:{NO_IMAGE}\n',
+    "a search that finds a log among sources": f'a/nv.h:7:#define E_BUS "the GPU is gone"\na/nv.h:8:#define E_OLD "too old"\na/t.c:9:    {{ 7, "x" }},\n'
+    f"a/data/dmesg-1.log:3:{MISMATCH}\n",
+    "records of tests that passed": "------------------------------ live log call ------------------------------\n"
+    "ERROR    app.gpu:gpu.py:42 NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\nPASSED          [100%]\n\n"
+    "============================ 2 passed in 1.31s ============================\n",
+    "a mapping": f'HINTS = {{\n    "{MISMATCH}": "Restart.",\n    "{NO_IMAGE}": "Take a newer build.",\n}}\n',
+    "a Dockerfile": "FROM nvidia/cuda:12.8.1-devel-ubuntu24.04\nENV CUDA_HOME=/usr/local/cuda\nRUN apt-get update\n"
+    f"# without the runtime: libcuda.so.1: cannot open shared object file: No such file or directory\n# {NO_IMAGE}\n",
+    "YAML": "resources:\n  limits:\n    nvidia.com/gpu: 1\nruntimeClassName: nvidia  # else libcuda.so.1: cannot open shared object file: "
+    "No such file or directory\n",
+    "terms": f"4.2 Codes\n\nE_NO_IMAGE\n    {NO_IMAGE}. Rebuild it.\n\nE_MISMATCH\n    {MISMATCH}. Restart it.\n\nE_OTHER\n    All else.\n",
     "solved below": f"{NO_IMAGE}\n\nEDIT: solved by installing the cu128 wheel.\n",
 }
 REPORTING = {
@@ -37,6 +58,15 @@ REPORTING = {
     "in a list of one's own": f"What I tried:\n- nvidia-smi: {MISMATCH}\n- fixed the PATH\n- added a variable\n",
     "in a table of one's own": f"| Error | Node |\n|---|---|\n| {MISMATCH} | gpu-3 |\n",
     "by whoever answers": f"On Mon, Bob wrote:\n> {MISMATCH}\n\nI have the same here. Any idea?\n",
+    "set off by a sign": f"My card is new.\n\n> {NO_IMAGE}\n\nThe driver is of this month.\n",
+    "a search in logs alone": f"var/log/a.log:3:{MISMATCH}\nvar/log/b.log:7:{MISMATCH}\n",
+    "below a manual page": f"TOOL(1)          Vendor          TOOL(1)\n\nRETURN VALUE\n       Code 18 - {NO_IMAGE}\n\nI see it here:\n{MISMATCH}\n",
+    "behind git": f"$ git pull\nAlready up to date.\n$ python a.py\n{NO_IMAGE}\n",
+    "below a pipe": f"$ dmesg | grep -i nvrm\n{MISMATCH}\n",
+    "a build of an image": f"Step 3/4 : RUN nvidia-smi\n ---> Running in 1a2b3c4d5e6f\n{MISMATCH}\n",
+    "a record of a test that failed": "---------- live log call ----------\nERROR    app.gpu:gpu.py:42 NVRM: Xid (PCI:0000:65:00): 79, GPU has "
+    "fallen off the bus.\nFAILED          [100%]\n=========== 1 failed, 2 passed in 1.31s ===========\n",
+    "a record in JSON": f'{{\n  "error": "{MISMATCH}",\n  "exit code": 18\n}}\n',
     "not solved": f"{MISMATCH}\nA reboot did not help, so this is not solved.\n",
     "solved for a while": f"{MISMATCH}\nAfter a reboot it works again, but only until the next upgrade.\n",
     "a test that failed": f"tests/test_gpu.py::test_nvml FAILED\n{MISMATCH}\n",

@@ -83,3 +83,32 @@ TRAINS = "@8f0a7c2d11b3:/# nvidia-smi\nbash: nvidia-smi: command not found\n"
 )
 def test_only_the_tool_is_missing_where_the_program_runs(said: str, cause: str | None) -> None:
     assert root(f"{said}\nroot{TRAINS}") == cause
+
+
+NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\n"
+ADVICE = "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
+NO_LIBCUDA = "Failed to import with ImportError('libcuda.so.1: cannot open shared object file: No such file or directory')\n"
+HIP = "[W326 11:03:17.247903641 HIPAllocatorConfig.h:29] Warning: expandable_segments not supported on this platform\n"
+NO_GPUS = 'time=2025-04-29T20:11:09.132Z level=INFO source=gpu.go:377 msg="no compatible GPUs were discovered"\n'
+INSPECTED = '"LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64",\n"NVIDIA_VISIBLE_DEVICES=all",\n'
+NO_ARCHITECTURE = "nvcc fatal   : Unsupported gpu architecture 'compute_No CUDA devices found.'\n"
+
+
+def test_the_advice_of_pytorch_tells_whose_binaries_they_are() -> None:
+    assert root(NO_IMAGE + ADVICE) == "framework-lacks-gpu-arch"
+    assert root(NO_IMAGE) is None
+
+
+def test_a_build_for_amd_makes_no_fault_of_a_driver_that_is_not_there() -> None:
+    assert (root(NO_LIBCUDA + HIP), suspects(NO_LIBCUDA + HIP)[0]) == (None, "no-nvidia-gpu")
+    assert root(NO_LIBCUDA) == "libcuda-missing"
+
+
+def test_what_an_image_sets_for_itself_asks_for_no_gpu() -> None:
+    assert suspects(NO_GPUS + INSPECTED)[0] == "container-no-gpu-access"
+    assert suspects(NO_GPUS + "docker run -e NVIDIA_VISIBLE_DEVICES=all ollama/ollama\n")[0] != "container-no-gpu-access"
+
+
+def test_a_step_of_an_images_build_has_no_gpu() -> None:
+    assert root(NO_ARCHITECTURE + "Step 3/7 : RUN cmake --build build\n") == "build-sees-no-gpu"
+    assert (root(NO_ARCHITECTURE), suspects(NO_ARCHITECTURE)[0]) == (None, "libcuda-missing")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CALL = r"\bcu(?:da)?[A-Z][a-z]\w*"
 _ARGUMENTS = r"\([^()\n]{0,80}\)"
 _N = r"(?P<n>\d{1,5})(?:\b|(?=at ))(?![.:/]\d)"
-_ERROR_WORD = r"(?:[Ee]rror|ERROR|[Ff]ailure|[Ff]ailed)"
+_ERROR_WORD = r"(?:[Ee]rror|ERROR|[Ff]ailure|[Ff]ail(?:ed|s))"
 _ANSWERED = r"(?:returned|returns|failed(?: with)?|gives|gave|->)"
 _PART = r"(?:[ _-](?:[Dd]river|[Rr]untime|API|[Ii]nitiali[sz]ation|[Cc]all))?"
 _CUDA_NUMBERS = (
@@ -45,7 +45,9 @@ _CUDA_NUMBERS = (
     lazy(rf"(?P<call>\bcuInit)\b(?:\(0\))?[`'\"]{{0,2}}(?: (?:in|from|of) [^.,;:\d\n]{{1,24}})? (?:prints?|printed|says|yields|is) {_N}"),
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
     lazy(rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}"),
-    # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
+    # Unexpected error from cudaGetDeviceCount(). Did you ... Error 804: (c10/cuda/CUDAFunctions.cpp of PyTorch), also where it is cut
+    lazy(r"Unexpected error from cudaGetDeviceCount[^\n]{0,200}? Error (?P<n>\d{1,5})\b"),
+    # Error 34: unrecognized error code (a library that does not know the number)
     lazy(r"\bError (?P<n>\d{1,5}): unrecognized error code"),
     # Encountered a CUDA error: cudaDriver().CuMemcpyDtoHAsync( dstHost, hStream.get() ) returned (702): Launch timeout (OptiX)
     lazy(r"Encountered a CUDA error: [^\n]{0,300}? returned \((?P<n>\d{1,5})\)"),
@@ -57,7 +59,7 @@ _CUDA_NUMBERS = (
 )
 # What every one of these has: most lines are seen by this alone.
 _MAYBE_NUMBER = lazy(
-    r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult"
+    r"(?:rror|\berr\b|ERROR|ailure|ailed|ails|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult"
     r"|cuInit ?=|prints?|printed|says|yields|cuInit.{0,32} is)[^\d\n]{0,40}\d|\d\] Call to cu"
 )
 _API_CALL = lazy(r"cu(?:da)?[A-Z][a-z]")

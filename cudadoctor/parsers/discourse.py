@@ -29,6 +29,7 @@ _OUTPUT = lazy(
 )
 # Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line.
 _NOT_HIS = lazy(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|“[^”]{1,400}”|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*")
+_CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
 _WORDS = lazy(r"[^\W\d_]{2}")
 _ENDS = lazy(r"[.!?…。！？]\W{0,3}$")  # of a sentence
 _HEADING = lazy(r"^#{1,6} |^[A-Z\d][\w.+/()-]{0,60}(?: [\w.+/()-]{1,60}){0,3}(?<!\.)$")  # of Markdown, or of a form: a few words
@@ -59,6 +60,7 @@ class Speech:
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
         self.quoting = Quoting(discourse)
+        self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -99,7 +101,12 @@ class Speech:
         last = over[-1] if over else _told(said)
         if last is None or said.behind("goes_on", last):
             return range(0)
-        return range(last + 1)
+        return range(last + 1 if last != self._headed(said) else MOST)
+
+    def _headed(self, said: _Said) -> int | None:
+        """The text's first line of prose where it begins by saying that it is over: it speaks of all that follows."""
+        first = min(said.prose, default=None)
+        return first if first is not None and self._over_at_once.match(said.prose[first]) else None
 
     def _closes(self, line: str) -> bool:
         """Whether the line says that it is over; what may, must or does not end, and what came back, is not."""
@@ -146,4 +153,5 @@ def is_heading(line: str) -> bool:
 
 def is_prose(line: str) -> bool:
     """Whether somebody wrote the line: words, and no form that programs give their output."""
-    return len(_WORDS.findall(line)) > 1 and _OUTPUT.match(line) is None and not is_prompt(line)
+    output = _OUTPUT.match(line) is not None and _CHAT.match(line) is None
+    return len(_WORDS.findall(line)) > 1 and not output and not is_prompt(line)

@@ -30,7 +30,7 @@ _LITTLE = 2  # lines of prose that need no word of the writer himself
 # What a program itself puts before quoted words: an error, or a field of a log in JSON or logfmt.
 _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
-    r"|(?<!raise )(?<!throw )(?<!new )(?<!return )\b(?:Runtime|OS|Value)Error\($"
+    r"|(?<!raise )(?<!throw )(?<!new )(?<!return )(?:\b(?:Runtime|OS|Value)|\bwith (?:an? )?[A-Z]\w{1,40})Error\($"
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
@@ -81,6 +81,7 @@ class InQuotes:
         self._meets, self._others, self._asks, self._supposed, self._own = map(
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
         )
+        self._seeks = discourse.any_of("goes_on", "hypothetical", "supposed", "repairs", "meets")
         self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
         self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
         explained = discourse.any_of("explained").pattern
@@ -98,7 +99,7 @@ class InQuotes:
 
     def standing(self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around) -> Standing | None:
         """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin."""
-        mark = opened(line, start) if line[start] not in _MARKS and not _is_fence(line) else None
+        mark = opened(line, start) if line[start] not in _MARKS and not (_is_fence(line) or _begins_output(line)) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
         before = _up_to(line, start if mark is None else mark)
@@ -140,10 +141,15 @@ class InQuotes:
         mine, his = (self._own.search(words) is not None for words in (above, below))
         if not ((near.gap_above or mine or _prompted(above) or _HEADING.match(above)) and (near.gap_below or his)):
             return False
-        asked = (self._asks.search(above) and not mine) or (self._asks.search(below) and not his)
+        asked = (self._asks.search(above) and not mine) or ((self._asks.search(below) or self._only_asks(below)) and not his)
         introduced = above.rstrip().endswith((":", "：")) and (not self._done.search(above) or self._hypothetical.search(above))
         part = not (mine or his) and (_LISTED.match(above) or below[:1].islower())
         return not (asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below))
+
+    def _only_asks(self, below: str) -> bool:
+        """Whether a question follows that seeks no help: what the message amounts to is asked then, not how to be rid of it."""
+        question = below.rstrip()
+        return question.endswith(("?", "？")) and not self._seeks.search(question.rstrip("?？"))
 
 
 def _up_to(line: str, end: int) -> str:
@@ -167,6 +173,11 @@ def opened(line: str, start: int) -> int | None:
         if at >= 0 and not any(end in left[at + 1 :] for end in ends):
             return first + at
     return None
+
+
+def _begins_output(line: str) -> bool:
+    """Whether the line begins with a mark of code that another line ends: output of several lines is set off so, too."""
+    return line.count("`") == 1 and line.lstrip().startswith("`")
 
 
 def _is_fence(line: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers import documents
 
 MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 LONGEST = 400  # characters of a line that are looked at
@@ -21,6 +22,7 @@ _FOUND = lazy(
     r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
     r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
 )
+_AT = lazy(r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
 _NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
 _LISTED = lazy(r"^\d{1,6}[:-]")
 _HUNK = lazy(r"^(?:diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
@@ -44,9 +46,11 @@ _PASSED = lazy(
     r"\bPASSED\b|\bSKIPPED [(\[]|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b"
     r"|^(?:--- )?PASS:"
 )
-_FAILED = lazy(r"\b(?:FAILED|ERROR|not ok|XFAIL)\b")
+_FAILED = lazy(r"\b(?:FAILED|not ok|XFAIL)\b|\bERROR\b(?! {1,8}[\w.]{1,80}:[\w.]{1,60}\.py:\d)")  # a record of its log is no result
 # The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest and cargo.
-_SUITE = lazy(r"^={3,80} test session starts|^Test project /|^\[ {0,4}(?:=+|RUN|-+) {0,6}\]|^running \d{1,6} tests?$")
+_SUITE = lazy(
+    r"^={3,80} test session starts|^-{3,80} live log \w{3,9} -|^Test project /|^\[ {0,4}(?:=+|RUN|-+) {0,6}\]|^running \d{1,6} tests?$"
+)
 _ALL_PASSED = lazy(
     r"^={3,80} (?:\d{1,7} \w{4,12}, ){0,4}\d{1,7} passed(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in |^100% tests passed"
     r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\."
@@ -60,6 +64,9 @@ _QUESTION = lazy(r"^\W{0,6}Q: ")
 _VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b")
 _RELEASE = lazy(r"#{0,4} ?\[?v?\d{1,3}\.\d{1,3}(?:\.\d{1,4})?\]? {0,2}(?:\(|[-–] ?)?\d{4}-\d\d-\d\d")
 _SECTION = lazy(r"(?i)^#{1,4} (?:added|changed|fixed|removed|deprecated|security)\s{0,4}$")
+_PYTHON = lazy(r"^>>> ")
+_TWICE = lazy(r"^> ?>(?!>)")
+_NAMED_ERROR = lazy(r"^[\w.]{1,60}(?:Error|Exception|Warning): ")
 _FEW = 3  # lines that make a block
 
 
@@ -69,7 +76,7 @@ class Quoting:
             """`{name}` in it is a word of that list."""
             return lazy(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
 
-        self._too, self._guide, self._done = map(discourse.any_of, ("too", "guide", "done"))
+        self._too, self._guide, self._done, self._own = map(discourse.any_of, ("too", "guide", "done", "own"))
         self._change = form(r"^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?{changes}")
         self._repair = form(r"{repairs}:? ")
         self._advice = form(rf"{_QUOTED}[^\n:`\"]{{0,40}}: (?:please )?{{advice}}(?! {{tells_on}})")
@@ -81,7 +88,9 @@ class Quoting:
         if len(lines) > MOST:
             return frozenset()
         whole, lines = lines, [line[:LONGEST] for line in lines]
-        found = {index for kind in (_searched, _code, _tests, self._tables, self._lists, self._mail) for index in kind(lines)}
+        found = {
+            index for kind in (_searched, _code, _tests, documents.lines_of, self._tables, self._lists, self._mail) for index in kind(lines)
+        }
         alone = (index for index, line in enumerate(whole) if len(line) <= LONGEST and self._speaks(line))
         return frozenset(found).union(index for index in alone if not (index and _FRAME.match(lines[index - 1])))
 
@@ -130,8 +139,22 @@ class Quoting:
         if heads:
             quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")]
         quoted += [index for head in heads if lines[head].startswith("--") for index in range(head + 1, len(lines))]
+        quoted += self._told_by_others(lines)
         own -= {*quoted, *heads}
         return [] if any(self._too.search(lines[index]) for index in own) else quoted
+
+    def _told_by_others(self, lines: Sequence[str]) -> Iterator[int]:
+        """Quoted paragraphs in which somebody speaks of himself, with an answer below; output that is set off so has no speaker."""
+        for block in _runs(lines, lambda index: lines[index].startswith(">") and not _PYTHON.match(lines[index])):
+            told = [lines[index].lstrip("> ") for index in block]
+            answered = any(line.strip() for line in lines[block[-1] + 1 :])
+            if answered and not any(line.startswith("```") for line in told) and any(map(self._of_himself, told)):
+                yield from block
+            elif answered:
+                yield from (index for index in block if _TWICE.match(lines[index]))
+
+    def _of_himself(self, line: str) -> bool:
+        return self._own.search(line) is not None and _NAMED_ERROR.match(line) is None
 
 
 def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
@@ -148,6 +171,8 @@ def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[rang
 def _searched(lines: Sequence[str]) -> Iterator[int]:
     """Two lines of source code or more that a search found; what stands below a file that it names; a patch."""
     hits = [index for index, line in enumerate(lines) if _FOUND.match(line)]
+    for block in _runs(lines, lambda index: _AT.match(lines[index]) is not None):
+        hits += block if 2 * len(set(block).intersection(hits)) > len(block) > 1 else ()  # a log among the sources is found with them
     for block in _runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
         hits += block if block[0] and _NAMED.match(lines[block[0] - 1]) else ()
     yield from hits if len(hits) > 1 else ()

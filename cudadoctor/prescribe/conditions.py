@@ -33,7 +33,7 @@ from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
-from cudadoctor.prescribe.places import PLACES, SLURM_WORDS, setting
+from cudadoctor.prescribe.places import PLACES, SLURM_WORDS, evidence, setting
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
 
@@ -368,6 +368,8 @@ CONDITIONS: dict[str, Condition] = {
     "for-numba": _for_numba,
     "numba": _numba,
     "of-triton": lambda case: case.quotes(_TRITON),
+    "of-ptxas": evidence(r"\bptxas\b"),
+    "of-extension": evidence(r"undefined symbol: _Z\w{0,200}?(?:2at\d|3c10|5torch|4c10d)|xFormers (?:can't load|was built for)"),
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,
     "pip-torch": pip.torch_of_pip,

@@ -61,11 +61,17 @@ def _engine_of(case: Case) -> str:
     return "docker"
 
 
+def in_wsl(case: Case) -> bool:
+    return case.get(WSL) is True or case.system.wsl or "wsl" in setting(case).words
+
+
 def in_windows(case: Case) -> bool:
     """The driver is Windows' own: WSL, or a text that speaks of either."""
-    words = setting(case).words
-    wsl = case.get(WSL)
-    return wsl is True or case.system.wsl or case.windows or "wsl" in words or "windows" in words
+    return in_wsl(case) or case.windows or "windows" in setting(case).words
+
+
+def _windows_possible(case: Case) -> bool:
+    return frameworks.on_windows(case) or (case.system.family is None and case.get(KERNEL) is None)
 
 
 # The variables by which a program knows that it is a job of a batch scheduler.
@@ -128,6 +134,8 @@ PLACES: dict[str, Condition] = {
     "hook-direct": evidence(r"Runtime Hook directly"),
     "hook-gvisor": evidence(r"unsupported Nvidia driver version"),
     "driver-of-windows": in_windows,
+    "wsl-said": in_wsl,
+    "watchdog-of-windows": lambda case: in_windows(case) or _windows_possible(case),
     "windows": lambda case: case.windows,
     "ray": RAY,
     "kubernetes": KUBERNETES,
@@ -136,7 +144,7 @@ PLACES: dict[str, Condition] = {
     "virtual": lambda case: case.get(HYPERVISOR) is not None,
     "own-module": _own_module,
     "run-installer-possible": _run_installer_possible,
-    "windows-possible": lambda case: frameworks.on_windows(case) or (case.system.family is None and case.get(KERNEL) is None),
+    "windows-possible": _windows_possible,
     "blackwell-possible": lambda case: (
         not case.gpus.architectures or any(row.id.startswith("blackwell") for row in case.gpus.architectures)
     ),

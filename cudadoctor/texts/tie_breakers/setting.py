@@ -58,6 +58,13 @@ LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "d
 _TOO_OLD = codes("cuda 35")
 
 
+def built_for_amd(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine."""
+    lines, shown = suspected(said, LIBCUDA), place_of(facts).said("rocm-build")
+    if lines and shown and not settled(said):
+        yield finding(NO_GPU, shown, lines, basis="suspected")
+
+
 # ---------------------------------------------------------------- containers
 def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver's libraries or devices are not found, in a container that was started without asking for a GPU.
@@ -310,7 +317,7 @@ _REFUSED = (
     states("container-toolkit-missing", "container-hook-failed", "cdi-specification-stale"), states(NODES, words=_CUSTOM_DEVICE),
 )  # fmt: skip
 TIES = (
-    *(not_asked_for, no_smi_at_all, passed_in),
+    *(built_for_amd, not_asked_for, no_smi_at_all, passed_in),
     # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
     joined(INCOMPLETE, suspects(CAPABILITIES, _CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
     lost_where_it_runs,

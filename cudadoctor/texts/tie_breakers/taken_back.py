@@ -24,7 +24,7 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
-_NO_RUNTIME = "container-toolkit-missing"
+_NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
 _TEXT = "text"  # the origin of facts that a user's text states
@@ -33,6 +33,8 @@ _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose
 
 def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
     """The clues of a user's text, with those that the text takes back as advice, or as a suspicion."""
+    if place_of(facts).said("rocm-build"):  # what asks for libcuda there was built for another vendor's GPUs
+        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _NO_LIBCUDA else clue for clue in said]
     if place_of(facts).said("nvidia-is-default"):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     gone = (_WITHOUT_GPU if place_of(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())

@@ -31,7 +31,7 @@ from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, st
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
-HOME_WRONG = "cuda-home-wrong"
+HOME_WRONG, UNSEEN = "cuda-home-wrong", "build-sees-no-gpu"
 _ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
 _FOLDER_OF_NVCC = lazy(r"(?<![\w.])(/[\w./+-]{1,200})/bin/nvcc\b")
 HOST = "host-compiler-unsupported"
@@ -248,6 +248,13 @@ def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[
                 return
 
 
+def build_of_an_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A build saw no GPU, and an image is built: its steps have none, whatever the machine has."""
+    lines, shown = suspicions(said, UNSEEN)[:1], place_of(facts).said("image-build")
+    if lines and shown and not settled(said):
+        yield finding(UNSEEN, lines, shown)
+
+
 def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
     lines, framework, nvcc = suspicions(said, HOST), facts.there(FRAMEWORKS), facts.there(NVCC)
@@ -273,6 +280,8 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield finding(LACKS, own[:1])
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
+    elif place_of(facts).said("torch-advises"):
+        yield finding(LACKS, lines[:1], place_of(facts).said("torch-advises"))
     elif framework is not None and framework.need().version is not None:
         yield finding(LACKS, lines[:1], framework.some()[:1])
     else:
@@ -339,6 +348,6 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 
 TIES = (
-    brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image,
-    kernels_made_ahead, numba_against_toolkit, numba_report,
+    brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, build_of_an_image, newer_gcc,
+    no_kernel_image, kernels_made_ahead, numba_against_toolkit, numba_report,
 )  # fmt: skip

@@ -1,0 +1,138 @@
+"""Lines of documents that a format tells apart from what happened on a machine: a manual page (man-pages(7)), a changelog of Debian
+(deb-changelog(5)), the comments of a Dockerfile and of YAML, a list of terms and their meaning, a mapping from messages to advice, and what
+git and a search tell of a source.
+
+What stands in one is so in general. A page, a list and a comment end where their form ends: what somebody writes below is his own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.shell import command, is_prompt
+
+_PAGE = lazy(r"[\w.:+-]{1,60}\(\d\w{0,6}\)")  # NAME(section), at both ends of a manual page's first line and of its last
+_RELEASE = lazy(r"^[a-z\d][a-z\d+.-]{1,60} \([^()\s]{1,80}\) [\w -]{1,60}; urgency=\w")
+_SIGNED = lazy(r"^ -- \S.{0,120}<[^<>\s]{1,80}>  ")
+_INSTRUCTION = lazy(
+    r"^(?:FROM|RUN|COPY|ADD|ENV|ARG|CMD|ENTRYPOINT|WORKDIR|USER|EXPOSE|VOLUME|LABEL|SHELL|HEALTHCHECK|ONBUILD|STOPSIGNAL) \S"
+)
+_BEGINS_IMAGE = "FROM "
+_KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: .{0,300})?$|^\s{0,40}- \S")
+_COMMENT = lazy(r"^\s{0,40}# ")
+_BEHIND_KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: [^#\n]{0,200})? # |^\s{0,40}- [^#\n]{1,200} # ")
+_TERM = lazy(r"[A-Z][A-Z\d]{0,40}(?:_[A-Z\d]{1,40}){1,8}")
+_EXPLAINED = lazy(r"^\s{2,12}\S.{6,2000}\.$")
+_ADVISED = lazy(
+    r"^\s{0,40}(?:\"(?:[^\s\"]{1,60} ){3,30}[^\s\"]{1,60}\"|'(?:[^\s']{1,60} ){3,30}[^\s']{1,60}')\s{0,4}(?::|=>)\s{0,8}[\"'(\[{]"
+)
+_PAST = lazy(r"^git (?:--no-pager )?(?:log|show|blame|annotate|diff|grep)\b")
+_SEARCH = lazy(r"^(?:e?grep|rg|ag|ack)\b[^|]*$")  # what a pipe hands on is no source
+_QUOTED = lazy(r"'[^']{0,400}'|\"[^\"]{0,400}\"")
+_PLACE = lazy(
+    r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,16}[\w.+-]{1,80}\.(?:c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po)[:-]\d{1,6}[:-]"
+)
+_OF_COMMIT = lazy(r"^(?:commit [0-9a-f]{7,40}\b|Merge: |Author: |Date: |diff --git |index |@@ |[ +-])")
+_FEW = 3  # lines that make a block
+
+
+def lines_of(lines: Sequence[str]) -> Iterator[int]:
+    """Indexes (from 0) of the lines of such documents; a line that is an answer to a command of the shell is part of none but git's."""
+    for kind in (_pages, _changelogs, _comments, _terms, _mappings, _history):
+        yield from kind(lines)
+
+
+def _pages(lines: Sequence[str]) -> Iterator[int]:
+    """From the first line of a manual page to the last, or to the first line that is neither indented nor a heading in capitals."""
+    inside: str | None = None
+    for index, line in enumerate(lines):
+        words = line.split() if ")" in line else []
+        name = words[0] if len(words) > 1 and words[0] == words[-1] and _PAGE.fullmatch(words[0]) else None
+        if inside is not None and line[:1].strip() and name is None and line != line.upper():
+            inside = None
+        if inside is not None:
+            yield index
+        if name is not None:
+            inside = None if name == inside else name
+
+
+def _changelogs(lines: Sequence[str]) -> Iterator[int]:
+    inside = False
+    for index, line in enumerate(lines):
+        if _RELEASE.match(line):
+            inside = True
+        elif _SIGNED.match(line) or line[:1].strip():
+            inside = False
+        if inside:
+            yield index
+
+
+def _comments(lines: Sequence[str]) -> Iterator[int]:
+    """What stands behind the sign of a comment: of a Dockerfile from its FROM on, and of YAML where nearly every line has its form."""
+    for block in _blocks(lines):
+        instructions = [index for index in block if _INSTRUCTION.match(lines[index])]
+        if len(instructions) > 1 and any(lines[index].startswith(_BEGINS_IMAGE) for index in instructions):
+            yield from (index for index in block if _COMMENT.match(lines[index]))
+    keys = [index for index, line in enumerate(lines) if _KEY.match(line)]
+    remarks = [index for index, line in enumerate(lines) if _COMMENT.match(line)]
+    written = sum(1 for line in lines if line.strip())
+    if len(keys) >= _FEW and len({*keys, *remarks}) == written:
+        yield from (index for index in {*keys, *remarks} if index in remarks or _BEHIND_KEY.match(lines[index]))
+
+
+def _terms(lines: Sequence[str]) -> Iterator[int]:
+    """Names of codes, each with indented sentences below it."""
+    heads = [index for index, line in enumerate(lines) if _TERM.fullmatch(line)]
+    meant = {index: _explanation(lines, index) for index in heads}
+    explained = [index for index in heads if meant[index]]
+    if len(explained) >= _FEW and len(explained) == len(heads):
+        yield from (row for index in explained for row in (index, *meant[index]))
+
+
+def _explanation(lines: Sequence[str], head: int) -> range:
+    """The indented lines right below a term, if they end as a sentence does."""
+    end = head + 1
+    while end < len(lines) and lines[end][:2] == "  ":
+        end += 1
+    return range(head + 1, end) if end > head + 1 and _EXPLAINED.match(lines[end - 1]) else range(0)
+
+
+def _mappings(lines: Sequence[str]) -> Iterator[int]:
+    """Whole sentences as keys: no program names the fields of its log so."""
+    rows = [index for index, line in enumerate(lines) if _ADVISED.match(line)]
+    yield from rows if len(rows) > 1 else ()
+
+
+def _history(lines: Sequence[str]) -> Iterator[int]:
+    """What git prints of a source's past, and the places that a search shows, up to the next prompt or to somebody's own words."""
+    belongs: Callable[[str], bool] | None = None
+    for index, line in enumerate(lines):
+        typed = command(line)
+        if typed is not None:
+            belongs = _of_git if _PAST.match(typed) else _is_place if _SEARCH.match(_QUOTED.sub("", typed)) else None
+            if belongs is _of_git:
+                yield index
+        elif belongs is not None and not is_prompt(line):
+            if line.strip() and not belongs(line) and not (index and lines[index - 1].strip() and belongs is _of_git):
+                belongs = None
+            elif line.strip():
+                yield index
+
+
+def _of_git(line: str) -> bool:
+    return _OF_COMMIT.match(line) is not None
+
+
+def _is_place(line: str) -> bool:
+    return _PLACE.match(line) is not None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[range]:
+    """Ranges of lines without an empty one among them."""
+    start = 0
+    for index in range(len(lines) + 1):
+        if index == len(lines) or not lines[index].strip():
+            if index > start:
+                yield range(start, index)
+            start = index + 1

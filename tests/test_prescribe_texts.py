@@ -1,0 +1,58 @@
+"""What is prescribed for a text alone, where its words decide which step fits and no machine is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pasted import report
+
+OF_TORCH = "ImportError: /x/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationE\n"
+OF_TRITON = "AttributeError: module 'triton.language' has no attribute 'libdevice'\n"
+PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'\n"
+NVCC = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+APART = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124\n"
+OTHER_CUDA = "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory\n\nvllm 0.21.0\n"
+DROPPED = (
+    "NVRM: The NVIDIA GeForce GTX 1050 GPU installed in this system is\nNVRM:  supported through the NVIDIA 580.xx Legacy drivers. Please\n"
+    "NVRM:  information.  The 595.58.03 NVIDIA driver will ignore\nNVRM:  this GPU.  Continuing probe...\n"
+)
+NIX = DROPPED + "I have hardware.nvidia.package = config.boot.kernelPackages.nvidiaPackages.stable;\n"
+SLOW = "RuntimeError: CUDA error: the launch timed out and was terminated\n"
+WSL = "I run it in WSL2, Ubuntu 22.04.\n" + SLOW
+
+
+def steps(text: str) -> str:
+    found = report(text).prescription
+    assert found is not None
+    return "\n".join(f"{step.text} {step.shell or ''}" for step in found.steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OF_TORCH, "Install the extension that the message names anew, for the PyTorch that is here"),
+        (OF_TRITON, "NumPy with Numba"),
+        (PTXAS, "TRITON_PTXAS_PATH"),
+        (APART, "install both of one version, to the last number"),
+        (OTHER_CUDA, "both must be of one major version"),
+        (WSL, "TdrDelay"),
+        (SLOW, "TCC"),
+        (NIX, "legacy_580"),
+    ],
+)
+def test_the_step_that_cures_it_is_there(text: str, words: str) -> None:
+    assert words in steps(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(OF_TORCH, "NumPy with Numba"), (NVCC, "TRITON_PTXAS_PATH"), (WSL, "TCC"), (WSL, "systemctl isolate"), (NIX, "nvidia-driver-580")],
+)
+def test_a_step_that_makes_no_sense_there_is_not(text: str, words: str) -> None:
+    assert words not in steps(text)
+
+
+def test_an_extension_of_pytorch_is_not_explained_by_numpy_alone() -> None:
+    root = report(OF_TORCH).diagnosis.root
+    assert root is not None
+    assert "NumPy" not in root.title
