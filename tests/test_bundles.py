@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-import lzma
 import json
+import lzma
 import os
 import random
 import re
