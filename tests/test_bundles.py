@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import re
@@ -549,6 +550,16 @@ def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert plain == packed, "a gzip within a gzip is one level too many"
     monkeypatch.setattr(unpacking, "MAX_STREAM", 4 << 20)
     assert "more than 4 MiB" in refused(_tar({"sos_commands/kernel/dmesg": random.Random(1).randbytes(8 << 20)}, "w:gz"))
+
+
+def test_xz_gets_no_more_memory_than_its_levels_take() -> None:
+    """A stream says itself how far back it looks: 11 MB of one took a gigabyte."""
+    far = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]
+    for content in (_tar({"a.log": b"x"}, "w"), b"text\n"):
+        assert "MiB of memory" in refused(lzma.compress(content, filters=far))
+    plain, remarks = unpacking.expanded(lzma.compress(b"one\n" * 100_000, preset=9) + bytes(8) + lzma.compress(b"two\n"))
+    assert (plain, remarks) == (b"one\n" * 100_000 + b"two\n", [])
+    assert unpacking.expanded(lzma.compress(b"one\n" * 100_000)[:60])[1] != []
 
 
 def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:

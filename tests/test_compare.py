@@ -13,7 +13,7 @@ from cudadoctor.fleet.comparing import Compared, compare
 from cudadoctor.judge import machines
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.comparison import KINDS, Comparison, Difference
-from cudadoctor.model.report import Report
+from cudadoctor.model.report import LARGEST, Report
 from cudadoctor.report import comparison_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
@@ -174,6 +174,9 @@ def test_what_is_no_report(tmp_path: Path) -> None:
         assert saved_reports.read(str(path)) is None
     path.write_text('{"schema": "cudadoctor.report/1", "verdict": "splendid"}', "utf-8")
     with pytest.raises(saved_reports.SavedReportError, match=r"x\.json is not a report that this release reads"):
+        saved_reports.read(str(path))
+    path.write_text('{"schema": "cudadoctor.report/1", "x": [' + "[]," * (LARGEST // 3) + "[]]}", "utf-8")
+    with pytest.raises(saved_reports.SavedReportError, match="larger than 4 MiB"):  # as values 30 MB took a gigabyte
         saved_reports.read(str(path))
     path.write_text('{"schema": "cudadoctor.report/1", ', "utf-8")
     with pytest.raises(saved_reports.SavedReportError):

@@ -9,6 +9,7 @@ import random
 import subprocess
 import tarfile
 import time
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu, Stra
 from cudadoctor.report import fleet_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
+from cudadoctor.sources import inputs
 from tests.command_line import host, run
 from tests.judging import KNOWLEDGE, report_of
 
@@ -163,6 +165,23 @@ def test_no_file_brings_more_reports_than_are_merged(tmp_path: Path, monkeypatch
     found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
     assert found["nodes"] == 3
     assert "3 reports are as many as are merged" in found["missing"][0]["why"]
+
+
+@pytest.mark.parametrize("body", [b"{}\n{" + b"a" * (24 << 20), b" " + b"0" * (24 << 20) + b"\n"])
+def test_a_large_file_is_held_once(body: bytes, tmp_path: Path) -> None:
+    """With each copy of it on the way a file of a stranger's took half a gigabyte."""
+    (tmp_path / "x.json").write_bytes(body)
+    tracemalloc.start()
+    try:
+        assert inputs.of_path(str(tmp_path / "x.json")).body == body
+        read_in = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        assert any(isinstance(found, Missing) for found in read("x.json", body))
+        judged_in = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read_in < 1.4 * len(body)
+    assert judged_in < 0.4 * len(body)
 
 
 def test_no_file_ends_the_run_or_holds_it(tmp_path: Path) -> None:

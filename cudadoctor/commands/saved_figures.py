@@ -13,7 +13,7 @@ from cudadoctor import __version__
 from cudadoctor.commands import terminal
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
-from cudadoctor.model.report import Report
+from cudadoctor.model.report import LARGEST, Report
 from cudadoctor.sources import inputs
 
 FORMAT = "cudadoctor-benchmark/1"
@@ -54,7 +54,7 @@ def save(report: Report, path: str) -> None:
 def read(path: str) -> Saved:
     """Figures that --save kept, or the JSON report of an earlier run."""
     try:
-        body = msgspec.json.decode(inputs.of_path(path).body)  # takes no NaN, which no figure is behind
+        body = msgspec.json.decode(inputs.of_path(path, lambda _: LARGEST).body)  # takes no NaN, which no figure is behind
         gpus = body["machine"]["gpus"] if "machine" in body else body["gpus"]
         keys = _keys(gpus)
         figures = {

@@ -7,9 +7,9 @@ for a cause, its links and its commands are not taken over, for this release kno
 from __future__ import annotations
 
 import functools
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, get_args
 
 import msgspec
@@ -18,13 +18,13 @@ from cudadoctor.inventory.equals import link_of
 from cudadoctor.model.findings import Verdict
 from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu
 from cudadoctor.model.recipe import Action
-from cudadoctor.model.report import RequirementResult
+from cudadoctor.model.report import LARGEST, RequirementResult
 
 SCHEMA = "cudadoctor.report/1"
-LARGEST = 4 << 20  # bytes of one report; of eight GPUs it has a quarter of a MiB
 PACKAGES = ("numba", "numba-cuda", "numpy", "torch", "tensorflow", "jax", "cupy")  # whose versions drift where it matters
 _MOST_WRONG = 20  # lines of one file that are named each
 _HOPELESS = 1000  # of them after which it is not read any further
+_BEGINNING = 4096  # bytes of a line by which it is looked at
 _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
 _MOST = msgspec.Meta(max_length=1024)  # GPUs, and demands, of one machine
@@ -130,9 +130,7 @@ def read(source: str, body: bytes) -> Iterator[Node | Missing]:
         yield whole
         return
     right = wrong = 0
-    for number, line in enumerate(io.BytesIO(body), 1):
-        if not line.strip():
-            continue
+    for number, line in _lines(body):
         found = one(f"{source}, line {number}", line)
         right, wrong = right + isinstance(found, Node), wrong + isinstance(found, Missing)
         if isinstance(found, Node) or wrong <= _MOST_WRONG:
@@ -146,15 +144,26 @@ def read(source: str, body: bytes) -> Iterator[Node | Missing]:
 
 def _is_of_lines(body: bytes) -> bool:
     """Whether its first two lines each begin as a report does."""
-    first, _, rest = body.lstrip().partition(b"\n")
-    return first.startswith(b"{") and rest.lstrip()[:1] == b"{"
+    firsts = [bytes(line[:_BEGINNING]).lstrip()[:1] for _, line in islice(_lines(body), 2)]
+    return firsts == [b"{", b"{"]
 
 
-def one(source: str, body: bytes) -> Node | Missing:
-    if not body.strip():
-        return Missing(source=source, why="it is empty")
+def _lines(body: bytes) -> Iterator[tuple[int, memoryview]]:
+    """The lines that are not empty, with their numbers; no copies of them, for one may be all of a large file."""
+    whole, start, number = memoryview(body), 0, 0
+    while start < len(body):
+        number += 1
+        end = body.find(b"\n", start) + 1 or len(body)
+        if end - start > _BEGINNING or bytes(whole[start:end]).strip():
+            yield number, whole[start:end]
+        start = end
+
+
+def one(source: str, body: bytes | memoryview) -> Node | Missing:
     if len(body) > LARGEST:
         return Missing(source=source, why=f"it is larger than {LARGEST >> 20} MiB, which no report is")
+    if not bytes(body).strip():
+        return Missing(source=source, why="it is empty")
     try:
         report = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -15,6 +15,7 @@ from cudadoctor.model.findings import Diagnosis, Verdict
 from cudadoctor.model.recipe import Action, Leg, Prescription
 
 SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"
+LARGEST = 4 << 20  # bytes of one report as JSON; of eight GPUs it has a quarter of a MiB
 RowStatus = Literal["pass", "warn", "fail", "unknown", "skip"]
 
 

@@ -6,6 +6,7 @@ come. What was left out is said.
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import stat
@@ -53,16 +54,20 @@ def of_stream(stream: IO[bytes], name: str, limit: Callable[[bytes], int] = lamb
     try:
         head = _some(stream, HEAD)
         most = limit(head)
-        body = head + _some(stream, most - len(head))
+        body = _some(stream, most, head)
         more = len(body) >= most and bool(stream.read(1))
     except OSError as error:
         raise InputError(f"{name}: {error.strerror}") from error
     return Content(body, f"Only the first {most >> 20} MiB of {name} were read." if more else None)
 
 
-def _some(stream: IO[bytes], most: int) -> bytes:
-    """So many bytes, or fewer where the stream ends."""
-    return b"".join(_parts(stream, most))
+def _some(stream: IO[bytes], most: int, head: bytes = b"") -> bytes:
+    """So many bytes with those that were read before, or fewer where the stream ends; held once, for they may be many."""
+    read = io.BytesIO()
+    read.write(head)
+    for part in _parts(stream, most - len(head)):
+        read.write(part)
+    return read.getvalue()
 
 
 def _parts(stream: IO[bytes], most: int) -> Iterator[bytes]:
@@ -75,7 +80,7 @@ def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Con
     head = _some(stream, HEAD)  # /proc/kmsg has the mode of a file, and nothing to give for the moment
     most, size = limit(head), os.fstat(stream.fileno()).st_size
     if size <= most:
-        return Content(head + _some(stream, most - len(head)))  # files of /proc have no size
+        return Content(_some(stream, most, head))  # files of /proc have no size
     said = f"Only the last {most >> 20} MiB of {path} were read, of {size >> 20} MiB"
     counted = size - most <= COUNTED
     lines = head[: size - most].count(b"\n") + sum(part.count(b"\n") for part in _parts(stream, size - most - len(head))) if counted else 0

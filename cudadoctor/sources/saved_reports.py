@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from cudadoctor.model.report import SCHEMA, Report
+from cudadoctor.model.report import LARGEST, SCHEMA, Report
 from cudadoctor.sources import inputs
 
 _ANY_SCHEMA = re.compile(rb"cudadoctor\.report/(\d{1,6})")
@@ -34,6 +34,8 @@ def read(path: str) -> Report | None:
         return None
     if not looks_like_one(body[:4096]):
         return None
+    if len(body) > LARGEST:  # read as values, 30 MB take a gigabyte
+        raise SavedReportError(f"{path} is larger than {LARGEST >> 20} MiB, which no report is")
     try:
         found = msgspec.json.decode(body)
         written = found.get("schema")

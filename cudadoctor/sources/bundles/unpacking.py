@@ -33,7 +33,9 @@ MAX_RATIO = 100  # times its size that a stream may unpack to, beyond RATIO_FROM
 RATIO_FROM = 128 * MIB
 MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
 MAX_CPU = 20  # seconds of CPU time to unpack one
+MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4 GiB of; the highest of its levels takes 65 MiB
 _CHUNK = 1 << 20
+_PACKED = 1 << 16
 _TAR_AT = 257  # where a tar's header says "ustar"
 _DAMAGED = (*recording.DAMAGED, zipfile.BadZipFile, NotImplementedError)
 
@@ -107,9 +109,45 @@ class _Counted(io.RawIOBase):
         return chunk
 
 
+class _Xz:
+    """A file of xz, stream after stream. The library's own class makes room for whatever a stream asks."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self.source, self.decoder = source, self._next()
+
+    @staticmethod
+    def _next() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """What the next bytes unpack to: at least one byte, but at the end."""
+        while True:
+            held = self.decoder.unused_data if self.decoder.eof else b""
+            if not held and (self.decoder.eof or self.decoder.needs_input):
+                held = self.source.read(_PACKED)
+            if self.decoder.eof:  # streams may follow one another, and zeros each of them
+                held = held.lstrip(b"\0") or self.source.read(_PACKED).lstrip(b"\0")
+                if not held:
+                    return b""
+                self.decoder = self._next()
+            elif not held and self.decoder.needs_input:
+                raise EOFError("it ends before its end mark")
+            given = self._unpacked(held, size)
+            if given:
+                return given
+
+    def _unpacked(self, held: bytes, size: int) -> bytes:
+        try:
+            return self.decoder.decompress(held, size)
+        except lzma.LZMAError as error:
+            if "limit" not in str(error):
+                raise
+            raise _TooMuchError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
+
+
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[IO[bytes]], _Reads]], ...] = (
     (b"\x1f\x8b", "gzip", lambda stream: gzip.GzipFile(fileobj=stream)),
-    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+    (b"\xfd7zXZ\x00", "xz", _Xz),
     (b"BZh", "bzip2", bz2.BZ2File),
 )
 _UNREADABLE = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"Rar!", "RAR"))
