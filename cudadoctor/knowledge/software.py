@@ -38,6 +38,7 @@ class TorchIndex(Row, frozen=True, kw_only=True):
     cuda: str
     cc_min: str
     cc_max: str
+    lacks: tuple[str, ...] = ()  # of those between them
     last_torch: str | None = None
     note: str | None = None
     source: Source
@@ -47,7 +48,7 @@ class TorchIndex(Row, frozen=True, kw_only=True):
         return ToolkitVersion(self.cuda)
 
     def serves(self, capability: ComputeCapability) -> bool:
-        return ComputeCapability(self.cc_min) <= capability <= ComputeCapability(self.cc_max)
+        return ComputeCapability(self.cc_min) <= capability <= ComputeCapability(self.cc_max) and capability.text not in self.lacks
 
 
 class JetsonIndex(Row, frozen=True, kw_only=True):

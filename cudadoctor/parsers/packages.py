@@ -61,6 +61,8 @@ _HISTORY = (
         rf"{_ARCHITECTURES}(?:\s|$)"
     ),
 )
+# rpm-ostree status: what is layered over an image, without versions.
+_LAYERED = lazy(r"^[ \t>|]{0,40}LayeredPackages: (?P<names>[\w.+ -]{1,2000})$")
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
@@ -87,9 +89,9 @@ def parse(text: Text) -> Output:
             continue
         told = _told(line, number)
         history.update(told)
-        package = _package(line, number) if not told else None
-        if package and _of_nvidia(package.name):
-            found.setdefault((package.name, package.version, package.state), package)
+        for package in () if told else _packages(line, number):
+            if _of_nvidia(package.name):
+                found.setdefault((package.name, package.version, package.state), package)
     whole = text.whole or _only_unmatched(text)
     listed = {package.name for package in found.values()}
     since = (package for package in history.values() if package is not None and package.name not in listed)
@@ -133,11 +135,14 @@ def _told(line: str, number: int) -> dict[str, Package | None]:
     return {done["name"]: None if done["out"] else Package(name=done["name"], version=done["version"], line=number)}
 
 
-def _package(line: str, number: int) -> Package | None:
+def _packages(line: str, number: int) -> Iterator[Package]:
+    layered = _LAYERED.match(line) if "Layered" in line else None
+    if layered is not None:
+        yield from (Package(name=name, version="", line=number) for name in layered["names"].split())
+        return
     listed = next((found.groupdict() for form in _LISTED if (found := form.match(line)) is not None), None)
-    if listed is None or listed.get("state", "ii")[1] not in _INSTALLED:
-        return None
-    return Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
+    if listed is not None and listed.get("state", "ii")[1] in _INSTALLED:
+        yield Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
 
 
 def _only_unmatched(text: Text) -> bool:

@@ -70,6 +70,7 @@ class Names:
         self.words = {row.id: row.words for row in known.distribution if row.words is not None}
         self.forms = {name: lazy(rf"{_BEFORE}(?:{words}){_BEHIND}") for name, words in self.words.items()}
         self.ids = frozenset(name for row in known.distribution for name in (row.id, *row.names))
+        self._families = {row.id: row.family for row in known.distribution}
         self._rolling = frozenset(row.id for row in known.distribution if row.rolling)
         self._hints, self.kernels = known.words["hints"], [(lazy(row.form), row) for row in known.kernel]
         self._ubuntu, self._debian = named["ubuntu"], named["debian"]
@@ -88,7 +89,20 @@ class Names:
         rank = min(entry[0] for entry in found)
         best = [entry for entry in found if entry[0] == rank]
         _, index, system = best[0] if rank >= PROSE else best[-1]
-        yield text.fact(OPERATING_SYSTEM, _completed(system, found), text.quote(index + 1), whole=False)
+        yield text.fact(OPERATING_SYSTEM, self._completed(system, found), text.quote(index + 1), whole=False)
+
+    def _completed(self, system: OperatingSystem, found: Iterable[Statement]) -> OperatingSystem:
+        """A name without its version takes it from another statement about the same system; a kernel's family takes a name of it."""
+        if system.id is not None and (system.version_id is not None or system.codename is not None):
+            return system
+        for _, _, other in sorted(found, key=lambda entry: entry[0]):
+            if not (other.version_id or other.codename):
+                continue
+            if system.id is not None and (other.id == system.id or (other.id is None and other.like == (system.id,))):
+                return msgspec.structs.replace(system, version_id=other.version_id, codename=other.codename)
+            if system.id is None and self._families.get(other.id or "") in system.like and _same_release(system, other):
+                return other
+        return system
 
     def _spots(self, body: str) -> list[int]:
         """The lines that hold one of the words, counted from 0."""
@@ -198,6 +212,13 @@ def _system(name: str, version: str | None, codename: str | None, words: str) ->
     )
 
 
+def _same_release(system: OperatingSystem, other: OperatingSystem) -> bool:
+    """Neither says of its release what the other denies."""
+    return all(
+        one is None or two is None or one == two for one, two in ((system.version_id, other.version_id), (system.codename, other.codename))
+    )
+
+
 def _kernel_version(text: str | None) -> str | None:
     """`9_3` is 9.3; `150600` is 15.6."""
     if text is None:
@@ -205,17 +226,6 @@ def _kernel_version(text: str | None) -> str | None:
     if len(text) == 6:
         return f"{text[:2]}.{int(text[2:4])}"
     return text.replace("_", ".")
-
-
-def _completed(system: OperatingSystem, found: Iterable[Statement]) -> OperatingSystem:
-    """A name without its version takes it from another statement about the same system."""
-    if system.version_id is not None or system.codename is not None:
-        return system
-    for _, _, other in sorted(found, key=lambda entry: entry[0]):
-        same = other.id == system.id or (other.id is None and system.id is not None and other.like == (system.id,))
-        if same and (other.version_id or other.codename):
-            return msgspec.structs.replace(system, version_id=other.version_id, codename=other.codename)
-    return system
 
 
 def names_of(knowledge: Knowledge) -> Names:

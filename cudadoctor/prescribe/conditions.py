@@ -87,7 +87,12 @@ def _driver_wanted(case: Case) -> bool:
         return _newer_driver_wanted(case)
     if case.root.cause in _OTHER_FLAVOUR:
         return True
-    return not any(case.need.fits(branch) for branch in installed_branches(case))
+    return not (any(case.need.fits(branch) for branch in installed_branches(case)) or _current_layered(case))
+
+
+def _current_layered(case: Case) -> bool:
+    """A list without versions names the package of the current branch, and that one drives these GPUs."""
+    return case.need.high is None and any(package.name in _UNVERSIONED and not package.version for package in case.packages)
 
 
 def _other_build(case: Case) -> bool:
@@ -108,6 +113,18 @@ def _newer_driver_wanted(case: Case) -> bool:
     """The newest driver that fits is newer than the installed one, or nobody knows."""
     installed = installed_branches(case)
     return not installed or case.driver.branch is None or case.driver.branch > max(installed)
+
+
+# Packages that one repository alone has: of them that is installed, it is set up. negativo17's have other names.
+# Source: https://rpmfusion.org/Howto/NVIDIA, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+_OF_REPOSITORY = {
+    "fedora": ("xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda"),
+    "rhel": ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-open", "cuda-drivers"),
+}  # fmt: skip
+
+
+def _repository_there(case: Case) -> bool:
+    return any(package.name in _OF_REPOSITORY.get(case.system.family or "", ()) for package in case.packages)
 
 
 def _origin(name: str) -> Condition:
@@ -275,10 +292,12 @@ CONDITIONS: dict[str, Condition] = {
     "parts": _origin("parts"),
     "locked": _origin("lock"),
     "from-nvidia": _origin("nvidia"),
+    "pinned": _origin("pinned"),
     "image": _origin("image"),
     "in-configuration": _origin("nixos"),
     "by-tool": _origin("tool"),
     "windows-driver": _windows_driver,
+    "repository-there": _repository_there,
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
     # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
     "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),

@@ -43,6 +43,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     wsl: bool = False
     headless: bool | None = None  # stated: a server without a screen, or a desktop
     repository: str | None = None  # the folder of NVIDIA's repository
+    from_nvidia: bool = False  # the driver that is installed came from NVIDIA's repository, which is there
     driver: str | None = None  # words, where no package is known
     branch_driver: str | None = None
 

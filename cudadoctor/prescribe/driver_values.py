@@ -80,9 +80,22 @@ def _headers(case: Case, release: str) -> tuple[str, ...]:
             return (f"linux{number[1]}{number[2]}-headers",)
         flavour = next((name for name in _ARCH_KERNELS if f"-{name}" in release), "")
         return (f"linux-{flavour}-headers",) if flavour else ("linux-headers",)
+    if release.endswith("-pve"):
+        return _of_proxmox(release)
     # Debian's kernels of every day have a package that follows them, so that the next kernel finds its headers.
     follows = re.search(r"(?:cloud-)?(?:amd64|arm64)$", release) if family == "debian" else None
     return (f"linux-headers-{release}", *((f"linux-headers-{follows[0]}",) if follows else ()))
+
+
+def _of_proxmox(release: str) -> tuple[str, ...]:
+    """Proxmox has its kernels under a name of its own, since 6.5 another one, and a package that follows them.
+
+    Source: https://pve.proxmox.com/wiki/NVIDIA_vGPU_on_Proxmox_VE (proxmox-default-headers), the packages proxmox-headers-6.14.11-4-pve
+    and pve-headers-6.2.16-20-pve of http://download.proxmox.com/debian/pve
+    """
+    number = re.match(r"(\d{1,3})\.(\d{1,3})\.", release)
+    new = number is not None and (int(number[1]), int(number[2])) >= (6, 5)
+    return (f"proxmox-headers-{release}", "proxmox-default-headers") if new else (f"pve-headers-{release}",)
 
 
 def _kernel_devel(release: str) -> str:

@@ -123,6 +123,21 @@ def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driv
     return _packaged(packages, None, need, extra, origin="nvidia", stream=folder)
 
 
+# Packages that NVIDIA's repository for Debian and Ubuntu has, and neither archive.
+OF_NVIDIA = frozenset(("cuda-drivers", "nvidia-open"))
+
+
+def _pinned(need: Need) -> Driver | None:
+    """Where the driver is from NVIDIA's repository it stays from there: a package of another source is mixed with the rest of it."""
+    if need.flavour is None or (need.high is not None and need.high < _LOCKED_FROM):
+        return None
+    packages = ("nvidia-open",) if need.flavour == "open" else ("cuda-drivers",)
+    extra = ", from NVIDIA's repository"
+    if need.high is None:
+        return _packaged(packages, None, need, extra)
+    return _packaged(packages, need.high, need, extra, origin="pinned", stream=f"nvidia-driver-pinning-{need.high}")
+
+
 # ---------------------------------------------------------------- Fedora, RHEL
 def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     if need.flavour is None:
@@ -280,7 +295,8 @@ def choose(need: Need, system: Distribution, knowledge: Knowledge, *, headless: 
         return Driver(words=words + (said_of(need, knowledge) if system.branch_driver is not None else ""))
     if system.family is None:
         return Driver(words=in_words(need, knowledge))
-    return BY_FAMILY[system.family](need, system, knowledge, headless) or Driver(words=_not_packaged(need, system, knowledge))
+    pinned = _pinned(need) if system.from_nvidia else None
+    return pinned or BY_FAMILY[system.family](need, system, knowledge, headless) or Driver(words=_not_packaged(need, system, knowledge))
 
 
 def _not_packaged(need: Need, system: Distribution, knowledge: Knowledge) -> str:

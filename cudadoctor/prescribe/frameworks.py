@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from cudadoctor.knowledge.software import TorchIndex
-from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, SETTING, TEGRA, TOOLKITS
 from cudadoctor.model.version import ToolkitVersion
@@ -75,28 +74,39 @@ def torch_index(case: Case) -> tuple[str, str] | None:
         return None
     newest = [row for row in fits if row.toolkit.major == fits[-1].toolkit.major]
     # Those that the driver knows itself; an older driver of the same major version serves them too, the oldest with the least risk.
-    known = [row for row in newest if case.cuda is None or row.toolkit.major_minor <= case.cuda.major_minor] or newest[:1]
+    newest_known = case.cuda.major_minor if case.cuda is not None else (UNKNOWN_DRIVER, 99)
+    known = [row for row in newest if row.toolkit.major_minor <= newest_known] or newest[:1]
     row = max(reversed(known), key=_last_release)
     return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
 
 
-def on_jetson(case: Case) -> bool:
-    return case.get(TEGRA) is True or told(case, "jetson")
-
-
+# From this release of Jetson Linux (JetPack 7) on a Jetson takes the wheels for servers with ARM.
+# Source: https://developer.nvidia.com/blog/whats-new-in-cuda-toolkit-13-0-for-jetson-thor-unified-arm-ecosystem-and-more/
+OF_SERVERS_FROM = 38
 _L4T = lazy(r"# R(\d{2}) \(release\), REVISION: (\d{1,2})")
+
+
+def on_jetson(case: Case) -> bool:
+    """A Jetson whose wheels are its own."""
+    release = _jetson_linux(case)
+    return (case.get(TEGRA) is True or told(case, "jetson")) and (release is None or release[0] < OF_SERVERS_FROM)
+
+
+def _jetson_linux(case: Case) -> tuple[int, int] | None:
+    lines = (quote.text for fact in case.facts.all(TEGRA) for quote in fact.quotes)
+    found = next((found for line in lines if (found := _L4T.search(line)) is not None), None)
+    return (int(found[1]), int(found[2])) if found is not None else None
 
 
 def jetson_index(case: Case) -> str | None:
     """The index for this JetPack: by its CUDA, else by the release of Jetson Linux."""
     if not on_jetson(case):
         return None
-    tegra = case.facts.get(TEGRA)
-    lines = (quote.text for quote in (() if isinstance(tegra, Unknown) else tegra.quotes))
-    release = next((f"{found[1]}.{found[2]}" for line in lines if (found := _L4T.search(line)) is not None), None)
+    release = _jetson_linux(case)
+    named = f"{release[0]}.{release[1]}" if release is not None else None
     cuda = "{}.{}".format(*case.cuda.major_minor) if case.cuda is not None else None
     return next(
-        (row.tag for row in case.knowledge.frameworks.jetson_index if row.cuda == cuda or (cuda is None and row.l4t == release)), None
+        (row.tag for row in case.knowledge.frameworks.jetson_index if row.cuda == cuda or (cuda is None and row.l4t == named)), None
     )
 
 

@@ -153,7 +153,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     stream     a module stream of NVIDIA's for RHEL   lock     NVIDIA's packages, held at a branch
     parts      the same, without what a screen needs  nvidia   NVIDIA's repository for Debian
     tool       Ubuntu's or Manjaro's own choice       image    a system image with the driver in it
-    nixos      lines of configuration.nix
+    nixos      lines of configuration.nix             pinned   NVIDIA's repository for Debian and Ubuntu, held at a branch
     """
 
     words: str

@@ -1,7 +1,8 @@
 """How NVIDIA's kernel module comes to this machine: built here (DKMS, akmods), or ready-made for one kernel by the distribution.
 
 Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-open-lts for `linux-lts`, all others take
-nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia),
+nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://github.com/CachyOS/linux-cachyos
+(linux-cachyos-nvidia-open is a part of the kernel's PKGBUILD),
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>)
 """
 
@@ -20,7 +21,10 @@ _BUILDER = lazy(r"dkms|akmod|nvidia-kernel-source")
 _READY_MADE = {
     "ubuntu": lazy(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-\d)"),
     "rhel": lazy(r"kmod-nvidia-(?:open-)?\d{3}(?=\.[\d.]{1,12}-(?P<kernel>\d[\w.]{0,40}-\d[\w.]{0,60}))"),
-    "arch": lazy(r"(?P<kernel>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"),
+    "arch": lazy(
+        r"(?P<kernel>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"
+        r"|linux-(?P<cachyos>cachyos)(?:-[a-z0-9]{2,8}){0,2}?-nvidia(?:-open)?$"
+    ),
 }
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _RELEASE_OF_RPM = lazy(r"\d{1,4}(?P<dist>\.el\d\w{0,12})")
@@ -67,9 +71,20 @@ def _for_running_kernel(case: Case) -> str | None:
 def _waits_for_restart(case: Case) -> bool:
     """Arch has one kernel of each kind, and its ready-made module fits that one: where none is found, an older kernel runs still."""
     found, release = _ready_made(case), running(case)
-    if found is None or release is None or case.system.family != "arch" or found[1]["arch"] is None:
+    if found is None or release is None or case.system.family != "arch":
+        return False
+    if _waits(found, release):
+        return True
+    if found[1]["arch"] is None:
         return False
     return "-lts" in release if found[1]["flavour"] else re.search(r"[.-]arch\d", release) is not None
+
+
+def _waits(found: tuple[Package, re.Match[str]] | None, release: str | None) -> bool:
+    """CachyOS gives the module's package its kernel's version: where the running kernel has another, the module is the next start's."""
+    if found is None or release is None or "cachyos" not in found[1].re.groupindex or found[1]["cachyos"] is None:
+        return False
+    return not release.startswith(f"{found[0].version}-")
 
 
 def _loads_now(case: Case) -> bool:
@@ -86,9 +101,18 @@ def _stays(case: Case) -> bool:
     return loaded is not None and versions == {loaded.version.text}
 
 
+_OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
+_OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
+
+
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
+    names = [package.name for package in case.packages]
+    if case.system.family == "arch":
+        yield "arch_modules", tuple(filter(_OF_ARCH.fullmatch, names))
+    if case.system.family == "suse":
+        yield "module_packages", tuple(filter(_OF_SUSE.fullmatch, names)) or case.driver.packages
     if found is None:
         return
     package, name = found
@@ -110,6 +134,7 @@ CONDITIONS: dict[str, Condition] = {
     # The compiler got as far as an error of the source, or make into the headers' own scripts: they are there.
     "compiled-with-headers": lambda case: case.quotes(_COMPILED),
     "module-waits-for-restart": _waits_for_restart,
+    "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)),
     "module-stays": _stays,
     "module-loads-now": _loads_now,
 }

@@ -16,14 +16,14 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
-from cudadoctor.model.values import CONTAINER_MARKS
+from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
-from cudadoctor.prescribe.families import choose
+from cudadoctor.prescribe.families import OF_NVIDIA, choose
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
@@ -121,6 +121,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     system = of_facts(facts, distro, knowledge)
     if system == Distribution() and _of_windows(root):
         system = from_word("windows", knowledge)
+    if system.family in ("debian", "ubuntu") and any(package.name in OF_NVIDIA for package in facts.value(DRIVER_PACKAGES) or ()):
+        system = msgspec.structs.replace(system, from_nvidia=True)
     gpus = gpus_of(root, facts, knowledge)
     least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)
     need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
