@@ -54,6 +54,13 @@ _THREE = lazy(
 _TWO = lazy(rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?(?=[^ ]{{1,30}}\+){_TORCH}['\"]?,? (?:(?P<yes>True)|(?P<no>False))\)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
 _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
+# Several of them in any order, as the line above asks for them.
+_PRINT = lazy(r"print\((?P<items>torch\.[\w.()]{1,60}(?:, ?torch\.[\w.()]{1,60}){1,5})\)\s{0,8}['\"]?\s{0,8}$")
+_ITEMS = {
+    "torch.__version__": lazy(rf"{_TORCH}$"),
+    "torch.version.cuda": lazy(rf"(?P<cuda>{_NUMBER}|None)$"),
+    "torch.cuda.is_available()": lazy(r"(?P<yes>True)?(?P<no>False)?$"),
+}
 
 
 def parse(text: Text) -> Output:
@@ -80,7 +87,9 @@ def parse(text: Text) -> Output:
 def _said(line: str, before: str) -> dict[str, Any]:
     """What one line states; 0 where its number is to be put. `before` is the line above, which may hold the question."""
     said: dict[str, Any] = {}
-    if (three := _THREE.match(line)) is not None:
+    if (printed := _printed(line, before)) is not None:
+        said |= printed
+    elif (three := _THREE.match(line)) is not None:
         said |= _version(three) | _cuda(three["cuda"]) | _answer(three)
     elif (two := _TWO.match(line)) is not None:
         said |= _version(two) | _answer(two)
@@ -103,6 +112,22 @@ def _said(line: str, before: str) -> dict[str, Any]:
         said["runtime"] = ToolkitVersion(runtime["cuda"])
     if (driver := _DRIVER.search(line)) is not None:
         said["driver"] = ModuleVersion(driver["driver"])
+    return said
+
+
+def _printed(line: str, before: str) -> dict[str, Any] | None:
+    """The answers of `print(torch.cuda.is_available(), torch.version.cuda)`, by the order of its questions. None: this is no such line."""
+    asked = _PRINT.search(before)
+    items = re.split(r", ?", asked["items"]) if asked is not None else []
+    words = line.split()
+    pairs = [(item, _ITEMS[item].match(word)) for item, word in zip(items, words, strict=False) if item in _ITEMS]
+    if not pairs or len(items) != len(words) or any(found is None for _, found in pairs):
+        return None
+    said: dict[str, Any] = {}
+    for item, found in pairs:
+        assert found is not None
+        known = found.groupdict()
+        said |= _cuda(known["cuda"]) if "cuda" in known else _version(found) if "version" in known else _answer(found)
     return said
 
 

@@ -28,13 +28,13 @@ _VERSION = r"v?(?P<version>\d{1,4}(?:\.\w{1,14}){1,5})(?:\+(?P<tag>[\w.]{1,30}))
 _LINE = lazy(
     rf"^[\s>*•+~-]{{0,12}}(?:\[(?:pip3?|conda|mamba|uv)\]\s{{1,8}})?[\"']?(?P<name>{_NAMES})[\"']?\s{{0,60}}"
     rf"(?:==|[ :=@]|-(?=\d))\s{{0,60}}[\"']?{_VERSION}"
-    r"(?P<rest>(?:\s{1,40}\S{1,120}){0,3})\s*$",
+    r"(?P<rest>(?:\s{1,40}\S{1,120}){0,5})\s*$",
     re.IGNORECASE,
 )
 _OF_UV = lazy(r"^ [+~] [\w.-]{1,60}==[\w.+-]{1,60}$")  # installed; a shell that traces writes its commands in much the same way
 _SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
-# "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions.
-_BUILD = lazy(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
+# "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions. pixi puts a size between them.
+_BUILD = lazy(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}[\d.]{1,8} [KMG]iB)?(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
 
 
 def parse(text: Text) -> Output:

@@ -357,6 +357,7 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch-possible": lambda case: (
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
     ),
+    "cpuonly-listed": lambda case: frameworks.told(case, "cpuonly"),
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.
