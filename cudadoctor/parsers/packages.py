@@ -68,7 +68,7 @@ _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia", "nvidia-compute-utils", "nvidia-gl-G0", "nvidia-video-G0",
-    "[ALPM] ",
+    "[ALPM] ", "nvidia-container-toolkit", "LayeredPackages: ",
     "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ", "no packages found matching",
 )  # fmt: skip
 _FILTERED = lazy(

@@ -48,6 +48,12 @@ _HYPERVISORS = (
     ("Alibaba Cloud", "Alibaba Cloud"),
     ("Droplet", "KVM"),
 )
+# systemd-detect-virt: its names for virtual machines.
+_DETECTED_MACHINES = {
+    "kvm": "KVM", "qemu": "QEMU", "vmware": "VMware", "microsoft": "Hyper-V", "xen": "Xen", "oracle": "VirtualBox", "amazon": "Amazon EC2",
+    "google": "Google Compute Engine", "bhyve": "bhyve", "parallels": "Parallels",
+}  # fmt: skip
+_ASKS_VIRT = lazy(r"^systemd-detect-virt(?: -v| --vm)?$")
 _EC2 = lazy(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 
 
@@ -134,6 +140,16 @@ def parse_dmi(text: Text) -> Output:
     yield text.fact(HYPERVISOR, name, text.quote(1))
 
 
+def parse_detected(text: Text) -> Output:
+    """What `systemd-detect-virt` of a paste answered."""
+    for number, line in enumerate(text.plain_lines[:-1], 1):
+        if "detect-virt" in line and _ASKS_VIRT.match(root_command(line) or ""):
+            name = _DETECTED_MACHINES.get(text.plain_lines[number].strip())
+            if name is not None:
+                yield text.fact(HYPERVISOR, name, text.quote(number, number + 1))
+                return
+
+
 _MARKS = (CONTAINER_MARKS.name,)
 _mark = partial(first_line, CONTAINER_MARKS, whole=False)
 PARSERS = (
@@ -170,5 +186,6 @@ PARSERS = (
         wakes=("(release), REVISION",),
         absent=(TEGRA.name,),
     ),
+    Parser(name="detect_virt", keys=(HYPERVISOR.name,), parse=parse_detected, wakes=("systemd-detect-virt",)),
     Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
 )

@@ -12,6 +12,7 @@ import re
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
+    CONTAINER_STACK,
     DEVICE_NODES,
     DRIVER_FILES,
     KERNEL,
@@ -21,7 +22,9 @@ from cudadoctor.model.values import (
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
+    NVML,
     SECURE_BOOT,
+    SMI,
     TOOLKITS,
     WSL,
 )
@@ -278,6 +281,16 @@ def _service(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.service is True
 
 
+def _gpus_listed(case: Case) -> bool:
+    smi, nvml = case.get(SMI), case.get(NVML)
+    return bool((smi is not None and smi.gpus) or (nvml is not None and nvml.gpus))
+
+
+def _container_toolkit_installed(case: Case) -> bool:
+    stack = case.get(CONTAINER_STACK)
+    return (stack is not None and stack.toolkit is not None) or any(package.name == "nvidia-container-toolkit" for package in case.packages)
+
+
 def _either(*conditions: Condition) -> Condition:
     return lambda case: any(condition(case) for condition in conditions)
 
@@ -358,6 +371,9 @@ CONDITIONS: dict[str, Condition] = {
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
     ),
     "cpuonly-listed": lambda case: frameworks.told(case, "cpuonly"),
+    # The host's driver was seen to list its GPUs.
+    "gpus-listed": _gpus_listed,
+    "toolkit-installed": _container_toolkit_installed,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.

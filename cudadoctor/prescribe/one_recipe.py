@@ -94,7 +94,8 @@ def _slurm(case: Case) -> bool:
     """Slurm's programs are here, or its variables: a login node, or a node whose jobs get no GPU."""
     environment = case.get(ENVIRONMENT)
     variables = environment.variables if environment is not None else {}
-    return case.get(SLURM_CLIENT) is not None or any(name.startswith("SLURM_") for name in variables) or SLURM_WORDS(case)
+    told = SLURM_WORDS(case) or "slurm" in setting(case).words
+    return told or case.get(SLURM_CLIENT) is not None or any(name.startswith("SLURM_") for name in variables)
 
 
 OF_ONE_RECIPE: dict[str, Condition] = {

@@ -89,6 +89,16 @@ KUBERNETES = evidence(r"nvidia\.com/(?:gpu|mig)|nodes are available")
 SLURM_WORDS = evidence(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
 
 
+_OF_COMPOSE = lazy(r"^[a-z][\w.-]{0,63}[-_]\d{1,2}  \||\bcompose\b")
+
+
+def _composed(case: Case) -> bool:
+    """The container is a service of docker compose: its file, its command or its log."""
+    return any(_OF_COMPOSE.search(mark) for mark in case.get(CONTAINER_MARKS) or ()) or any(
+        _OF_COMPOSE.search(start.program) for start in setting(case).containers
+    )
+
+
 # ---------------------------------------------------------------- what kind of machine this may be: where nobody knows, the step is offered
 def _own_module(case: Case) -> bool:
     """The kernel's modules are this machine's to take out and load: no container, no WSL, not Windows."""
@@ -103,6 +113,7 @@ def _run_installer_possible(case: Case) -> bool:
 
 PLACES: dict[str, Condition] = {
     **{f"engine-{name}": _engine(name) for name in ("docker", *(name for name, _ in _ENGINES))},
+    "composed": _composed,
     "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
     "engine-of-images": lambda case: _engine_of(case) in ("docker", "cdi", "kubernetes", "gvisor"),
     "docker-snap": lambda case: _speaks(case, _SNAP),

@@ -85,7 +85,8 @@ def gsp_can_be_off(case: Case) -> bool:
 
 # The tools that switch a laptop's second GPU off.
 _PRIME, _SUPERGFX = evidence(r"prime-select"), evidence(r"supergfxctl|dgpu_disabled")
-_ENVYCONTROL, _BBSWITCH = evidence(r"(?i)envycontrol"), evidence(r"bbswitch|Could not enable discrete graphics card|\.\d OFF\b")
+_SYSTEM76, _ENVYCONTROL = evidence(r"system76-power"), evidence(r"(?i)envycontrol")
+_BBSWITCH = evidence(r"bbswitch|Could not enable discrete graphics card|\.\d OFF\b")
 
 
 RECOVERY: dict[str, Condition] = {
@@ -98,6 +99,7 @@ RECOVERY: dict[str, Condition] = {
     "switched-by-prime": _PRIME,
     "switched-by-supergfxctl": _SUPERGFX,
     "switched-by-envycontrol": _ENVYCONTROL,
+    "switched-by-system76": _SYSTEM76,
     "switched-by-bbswitch": _BBSWITCH,
-    "switched-by-unknown": lambda case: not any(tool(case) for tool in (_PRIME, _SUPERGFX, _ENVYCONTROL, _BBSWITCH)),
+    "switched-by-unknown": lambda case: not any(tool(case) for tool in (_PRIME, _SUPERGFX, _SYSTEM76, _ENVYCONTROL, _BBSWITCH)),
 }
