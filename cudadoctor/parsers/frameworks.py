@@ -120,12 +120,13 @@ def _printed(line: str, before: str) -> dict[str, Any] | None:
     asked = _PRINT.search(before)
     items = re.split(r", ?", asked["items"]) if asked is not None else []
     words = line.split()
-    pairs = [(item, _ITEMS[item].match(word)) for item, word in zip(items, words, strict=False) if item in _ITEMS]
-    if not pairs or len(items) != len(words) or any(found is None for _, found in pairs):
+    if asked is None or len(items) != len(words):
         return None
     said: dict[str, Any] = {}
-    for item, found in pairs:
-        assert found is not None
+    for item, word in zip(items, words, strict=True):
+        found = _ITEMS[item].match(word) if item in _ITEMS else None
+        if found is None:
+            return None
         known = found.groupdict()
         said |= _cuda(known["cuda"]) if "cuda" in known else _version(found) if "version" in known else _answer(found)
     return said

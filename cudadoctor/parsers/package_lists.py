@@ -35,7 +35,8 @@ _OF_UV = lazy(r"^ [+~] [\w.-]{1,60}==[\w.+-]{1,60}$")  # installed; a shell that
 _SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
 # "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions. pixi puts a size between them.
 _BUILD = lazy(
-    r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}[\d.]{1,8} [KMG]iB)?(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$"
+    r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}[\d.]{1,8} [KMG]iB)?"
+    r"(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$"
 )
 
 

@@ -96,6 +96,7 @@ RECOVERY: dict[str, Condition] = {
     "remapping-failed": remapping_failed,
     "gsp-file-missing": lambda case: case.quotes(_NO_FIRMWARE),
     "gsp-can-be-off": gsp_can_be_off,
+    "vgpu-driver-refused": evidence(r"is not supported by the\b|driver release|ncompatible [Gg]uest|incompatible with host"),
     "switched-by-prime": _PRIME,
     "switched-by-supergfxctl": _SUPERGFX,
     "switched-by-envycontrol": _ENVYCONTROL,
