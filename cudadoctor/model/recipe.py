@@ -102,6 +102,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     match: tuple[Match, ...] = ()
     tries: tuple[str, ...] = msgspec.field(name="try", default=())  # what to change to see whether it is this: knowledge/experiments.py
     recipes: tuple[str, ...] = ()
+    driver: Literal["newer-branch", "newer-cuda", "open-modules", "proprietary-modules"] | None = None  # what is wrong with the present one
     no_software_fix: str | None = None  # why none cures it; its recipes, all of action `none`, are what works without a cure
     sources: tuple[str, ...] = ()
 

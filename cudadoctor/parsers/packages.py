@@ -63,6 +63,8 @@ _HISTORY = (
 )
 # rpm-ostree status: what is layered over an image, without versions.
 _LAYERED = lazy(r"^[ \t>|]{0,40}LayeredPackages: (?P<names>[\w.+ -]{1,2000})$")
+_HOLD = "hi"  # installed, and to stay at its version
+_BARE = lazy(r"^[a-z0-9][a-z0-9+.-]{1,120}(?::\w{1,12})?\s{0,4}$")
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
@@ -84,8 +86,13 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
+    held = set(_held(text))
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
+            continue
+        if number in held:
+            name = line.strip().partition(":")[0]
+            found[name, "", _HOLD] = Package(name=name, version="", state=_HOLD, line=number)
             continue
         told = _told(line, number)
         history.update(told)
@@ -115,6 +122,18 @@ def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
         if "dpkg" in line and _ASKED_BY_NAME.match(command(line) or "") and any(_NO_MATCH in answer for answer in below):
             yield text.fact(DRIVER_PACKAGES, (), text.quote(number, number + 1), whole=True)
             return
+
+
+def _held(text: Text) -> Iterator[int]:
+    """The lines of a paste that `apt-mark showhold` answered."""
+    if not text.pasted or "apt-mark showhold" not in text.text:
+        return
+    answering = False
+    for number, line in enumerate(text.lines, 1):
+        if is_prompt(line):
+            answering = command(line) in ("apt-mark showhold", "sudo apt-mark showhold")
+        elif answering and _BARE.match(line) is not None:
+            yield number
 
 
 def _of_nvidia(name: str) -> bool:

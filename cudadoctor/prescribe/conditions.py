@@ -48,7 +48,7 @@ _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
 
 # The driver's branch fits and its kernel modules are of the wrong kind.
-_OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
+_OTHER_FLAVOUR = ("open-modules", "proprietary-modules")
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -86,16 +86,19 @@ def _driver_wanted(case: Case) -> bool:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
-    if case.root.cause == "driver-build-failed":
+    wrong = case.knowledge.cause(case.root.cause).driver
+    if wrong == "newer-branch":
         return _newer_driver_wanted(case)
-    if case.root.cause in _OTHER_FLAVOUR:
+    if wrong in _OTHER_FLAVOUR:
         return True
     return not (any(case.need.fits(branch) for branch in installed_branches(case)) or _current_layered(case))
 
 
 def _current_layered(case: Case) -> bool:
     """A list without versions names the package of the current branch, and that one drives these GPUs."""
-    return case.need.high is None and any(package.name in _UNVERSIONED and not package.version for package in case.packages)
+    return case.need.high is None and any(
+        package.name in _UNVERSIONED and not package.version and not package.state.startswith("h") for package in case.packages
+    )
 
 
 def _other_build(case: Case) -> bool:

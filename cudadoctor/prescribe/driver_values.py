@@ -210,9 +210,14 @@ _LINUX_DRIVER = lazy(
 )
 
 
+_NAME = lazy(r"[a-z0-9][\w.+:-]*")
+
+
 def linux_driver(case: Case) -> Found:
-    found = (package.name for package in case.packages if _LINUX_DRIVER.match(package.name))
-    yield "linux_driver_packages", tuple(name for name in found if re.fullmatch(r"[a-z0-9][\w.+:-]*", name))
+    found = [package for package in case.packages if _LINUX_DRIVER.match(package.name) and _NAME.fullmatch(package.name)]
+    yield "linux_driver_packages", tuple(dict.fromkeys(package.name for package in found))
+    # dpkg's first letter is what was asked for: h, the package stays at its version.
+    yield "held_packages", tuple(dict.fromkeys(package.name for package in found if package.state.startswith("h")))
 
 
 def fabric_manager(case: Case) -> Found:

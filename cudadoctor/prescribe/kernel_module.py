@@ -101,6 +101,12 @@ def _stays(case: Case) -> bool:
     return loaded is not None and versions == {loaded.version.text}
 
 
+def _built_kernel(case: Case) -> str | None:
+    """Another kernel than the running one for which DKMS has the module."""
+    built = [entry.kernel for entry in case.get(DKMS) or () if entry.state.startswith("installed") and entry.kernel is not None]
+    return next((kernel for kernel in reversed(built) if kernel != running(case)), None)
+
+
 _OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
 _OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
 
@@ -108,6 +114,7 @@ _OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
+    yield "built_kernel", _built_kernel(case)
     names = [package.name for package in case.packages]
     if case.system.family == "arch":
         yield "arch_modules", tuple(filter(_OF_ARCH.fullmatch, names))

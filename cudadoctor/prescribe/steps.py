@@ -139,9 +139,10 @@ def _of_windows(root: Finding) -> bool:
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
     """The driver itself said which kernel modules this GPU takes, also where the GPU's model is not known."""
-    if root.cause == "open-module-required":
+    wrong = knowledge.cause(root.cause).driver
+    if wrong == "open-modules":
         return msgspec.structs.replace(need, flavour="open", conflict=False)
-    if root.cause == "open-module-unsupported-gpu":
+    if wrong == "proprietary-modules":
         last = need.high if need.high is not None else knowledge.architecture("volta").last_driver_branch
         return msgspec.structs.replace(need, flavour="proprietary", high=last, conflict=False)
     return need
@@ -150,7 +151,7 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
 def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
     stated = values.get("version", "")
-    if root.cause not in ("toolkit-newer-than-driver", "container-cuda-too-new") or not re.match(r"\d{1,6}\.\d{1,6}", stated):
+    if knowledge.cause(root.cause).driver != "newer-cuda" or not re.match(r"\d{1,6}\.\d{1,6}", stated):
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None
@@ -159,7 +160,7 @@ def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> 
 def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
     """The branch after the one that does not compile here, unless that one is the last for a GPU."""
     found = [int(number) for quote in root.evidence for number in _OF_BUILD.findall(quote.text)]
-    if root.cause != "driver-build-failed" or not found:
+    if knowledge.cause(root.cause).driver != "newer-branch" or not found:
         return None
     ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
     if any(end <= max(found) for end in ends):

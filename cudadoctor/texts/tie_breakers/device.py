@@ -152,7 +152,7 @@ def _is_list(fact: Fact[Smi]) -> bool:
 def policy(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The nodes may not be opened, although their mode lets this user in; or the text shows a policy or a rootless container at work."""
     lines = stated(said, PERMISSION) or suspected(said, PERMISSION)
-    if not lines:
+    if not lines or _closed_to_user(facts):
         return
     open_ = _open_to_user(facts)
     if open_ and stated(said, PERMISSION):
@@ -191,6 +191,12 @@ def _open_to_user(facts: Facts) -> Quotes:
     known = user.value if isinstance(user, Fact) else None
     fitting = [node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known))]
     return found.line_of(fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
+
+
+def _closed_to_user(facts: Facts) -> bool:
+    """The text shows the nodes and this user, whom their mode shuts out: no policy is needed for that."""
+    nodes, user = facts.value(DEVICE_NODES), facts.value(USER)
+    return nodes is not None and user is not None and user.uid != 0 and not all(allowed(node, user) for node in needed(nodes))
 
 
 def _in_container(facts: Facts, lines: Quotes) -> bool:
