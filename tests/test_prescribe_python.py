@@ -182,6 +182,34 @@ def test_a_newer_toolkit_is_for_the_compiler_that_complains(message: str, shown:
     assert never not in commands(found)
 
 
+SMI_130 = SMI_128.replace("570.86.15", "580.95.05").replace("12.8", "13.0")
+UNKNOWN_ARCHITECTURE = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+
+
+@pytest.mark.parametrize(
+    ("system", "wanted"),
+    [
+        ("Ubuntu 26.04 LTS", ("repos/ubuntu2604/x86_64/cuda-keyring", "apt-get install -y cuda-toolkit-13", "CUDA_HOME=/usr/local/cuda-13")),
+        ("Fedora Linux 43 (Workstation Edition)", ("repos/fedora43/x86_64/cuda-fedora43.repo", ".exclude=nvidia-driver", "dnf install -y cuda-toolkit-13")),
+        ("openSUSE Tumbleweed", ("repos/suse16/x86_64 cuda", "zypper install -y --auto-agree-with-licenses cuda-toolkit-13")),
+        ("openSUSE Leap 15.6", ("repos/opensuse15/x86_64 cuda", "zypper install -y --auto-agree-with-licenses cuda-toolkit-13-0")),
+        ("SUSE Linux Enterprise Server 15 SP6", ("repos/sles15/x86_64 cuda", "cuda-toolkit-13-0")),
+        ("Arch Linux", ("pacman -Syu --needed cuda", "CUDA_HOME=/opt/cuda")),
+    ],
+)  # fmt: skip
+def test_each_distribution_has_its_way_to_a_newer_toolkit(system: str, wanted: tuple[str, ...]) -> None:
+    found = report(f'{UNKNOWN_ARCHITECTURE}PRETTY_NAME="{system}"\n{SMI_130}').prescription
+    assert found is not None
+    assert [words for words in wanted if words not in commands(found)] == []
+
+
+@pytest.mark.parametrize("system", ["Ubuntu 26.04 LTS", "Fedora Linux 43 (Workstation Edition)", "openSUSE Tumbleweed", "Arch Linux"])
+def test_a_driver_of_cuda_12_gets_no_toolkit_of_13(system: str) -> None:
+    found = report(f'{UNKNOWN_ARCHITECTURE}PRETTY_NAME="{system}"\n{SMI_128}').prescription
+    assert found is not None
+    assert shells(found) == []
+
+
 def test_a_text_that_shows_torch_gets_the_build_of_torch() -> None:
     text = "$ python -c 'import torch; print(torch.ones(2, device=\"cuda\"))'\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n"
     found = report(text + SMI_128).prescription

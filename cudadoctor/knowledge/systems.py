@@ -18,6 +18,8 @@ class DistributionRow(Row, frozen=True, kw_only=True):
     image: str | None = None  # rpm-ostree | transactional-update
     ready_image: bool = False
     repository: dict[str, str] | None = None
+    series_only: tuple[str, ...] = ()
+    toolkit: tuple[str, str] | None = None
     driver: str | None = None
     branch_driver: str | None = None
     words: str | None = None

@@ -203,9 +203,11 @@ def _numba(case: Case) -> bool:
 
 
 def _toolkit_packaged(case: Case) -> bool:
-    """NVIDIA's repository for this release has the toolkit that GPU and driver ask for."""
+    """NVIDIA's repository for this release, or the distribution's own, has the toolkit that GPU and driver ask for, and it is not here."""
     known = placeholders(case)
-    return not frameworks.on_jetson(case) and "toolkit_package" in known and "nvidia_repository" in known and case.system.image is None
+    there = "nvcc_folder" in known and "install-nvcc" in case.knowledge.cause(case.root.cause).recipes
+    found = "toolkit_package" in known and ("nvidia_repository" in known or case.system.toolkit is not None)
+    return found and not there and not frameworks.on_jetson(case) and case.system.image is None
 
 
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")

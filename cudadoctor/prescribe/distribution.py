@@ -43,6 +43,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     wsl: bool = False
     headless: bool | None = None  # stated: a server without a screen, or a desktop
     repository: str | None = None  # the folder of NVIDIA's repository
+    series_only: bool = False  # it has a package for each series of CUDA, and not each release
+    toolkit: tuple[str, str] | None = None  # the distribution's own package of the newest CUDA, and its folder
     from_nvidia: bool = False  # the driver that is installed came from NVIDIA's repository, which is there
     driver: str | None = None  # words, where no package is known
     branch_driver: str | None = None
@@ -184,6 +186,7 @@ def _made(
         family = _family_of_code(mapped, knowledge)
     major = re.match(r"\d+", version or "")
     usual = f"rhel{major[0]}" if family == "rhel" and row.repository is None and major and major[0] in ("8", "9", "10") else None
+    repository = _of_version(row.repository or {}, version) or (row.repository or {}).get("*") or usual
     return Distribution(
         family=family,
         id=row.id if identifier is None or identifier.startswith(row.names) else identifier,
@@ -193,7 +196,9 @@ def _made(
         ready_image=row.ready_image,
         wsl=wsl,
         headless=headless,
-        repository=_of_version(row.repository or {}, version) or usual,
+        repository=repository,
+        series_only=repository in row.series_only,
+        toolkit=row.toolkit,
         driver=row.driver,
         branch_driver=row.branch_driver,
     )

@@ -91,6 +91,7 @@ _KNOWN_PACKAGE = lazy(
 )
 _TOOLKITS_OF_WINDOWS = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v"
 OLD_NUMBA = ("numba-too-old",)  # causes whose recipes name a Python; what fits is read from a large table
+NEWEST_SERIES = 13  # of CUDA: a driver of it runs machine code of each of its toolkits
 ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
 
 
@@ -286,12 +287,16 @@ def _toolkits(case: Case) -> Found:
     first = max((row.first_toolkit for row in rows if row.first_toolkit is not None), default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
+    if case.system.toolkit is not None and last is None and (case.cuda is None or case.cuda.major >= NEWEST_SERIES):
+        yield from zip(("toolkit_package", "toolkit_folder"), case.system.toolkit, strict=True)
     if first is not None and case.cuda is not None and first.major_minor <= case.cuda.major_minor:
         # The newest that the driver serves: its repository has that one for every release that the driver is packaged for.
         major, minor = case.cuda.major_minor
         yield "toolkit_number", f"{major}.{minor}"
-        yield "toolkit_package", f"cuda-toolkit-{major}-{minor}"
-        yield "toolkit_folder", f"/usr/local/cuda-{major}.{minor}"
+        if case.system.toolkit is None and (major >= NEWEST_SERIES or not case.system.series_only):
+            release = str(major) if case.system.series_only else f"{major}.{minor}"
+            yield "toolkit_package", f"cuda-toolkit-{release.replace('.', '-')}"
+            yield "toolkit_folder", f"/usr/local/cuda-{release}"
 
 
 def _requirement(text: str | None) -> str | None:
