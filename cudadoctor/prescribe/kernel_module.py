@@ -95,10 +95,17 @@ def _loads_now(case: Case) -> bool:
 
 
 def _stays(case: Case) -> bool:
-    """The module on disk is the one that is loaded: a restart loads it again."""
-    loaded, files = case.get(LOADED_DRIVER), case.get(MODULE_FILES)
-    versions = {file.version.text for file in files or () if file.version is not None}
-    return loaded is not None and versions == {loaded.version.text}
+    """The module on disk is the one that is loaded: a restart loads it again, and the user may have seen that."""
+    loaded = case.get(LOADED_DRIVER)
+    return loaded is not None and (_on_disk(case) == {loaded.version.text} or frameworks.told(case, "restarted"))
+
+
+def _on_disk(case: Case) -> set[str]:
+    """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds it."""
+    files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
+    built = {entry.version for entry in case.get(DKMS) or () if entry.state.startswith("installed") and entry.kernel == running(case)}
+    held = (_VERSION.search(package.version) for package in case.packages if _HOLDS_MODULE.search(package.name))
+    return files or built or {found[0] for found in held if found is not None}
 
 
 def _built_kernel(case: Case) -> str | None:
@@ -134,6 +141,8 @@ def values(case: Case) -> Found:
     )
 
 
+_HOLDS_MODULE = lazy(r"-kmp-|^kmod-nvidia-(?!open-dkms|latest-dkms)")
+_VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 _COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
 
 CONDITIONS: dict[str, Condition] = {
