@@ -338,7 +338,7 @@ NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 U
 def test_a_container_of_lxc_takes_the_libraries_of_its_host(entered: str) -> None:
     found = report(entered + MISMATCHED).prescription
     assert found is not None
-    assert commands(found) == "sudo sh NVIDIA-Linux-x86_64-550.90.07.run --no-kernel-module"
+    assert commands(found) == "sh NVIDIA-Linux-x86_64-550.90.07.run --no-kernel-module"
 
 
 def test_a_restart_that_would_load_the_same_module_is_not_advised() -> None:

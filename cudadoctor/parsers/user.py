@@ -1,4 +1,4 @@
-"""Who runs this: `id`, and from /proc/self/status whether that user may make device nodes."""
+"""Who runs this: `id`, a paste whose prompts are all root's, and from /proc/self/status whether that user may make device nodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _IDENTITY = lazy(
 )
 _GROUP = lazy(r"(\d{1,10})(?:\(([^)]{1,100})\))?")
 _CAPABILITIES = lazy(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
+_PROMPT = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?\[?(?P<user>[\w.-]{1,64})@(?P<host>[\w.-]{1,64})[: ][^$#%>|]{0,200}[$#%>](?: |$)")
+_CONTAINER = lazy(r"[0-9a-f]{12}")
 CAP_MKNOD = 27  # linux/capability.h
 
 
@@ -25,6 +27,15 @@ def parse_user(text: Text) -> Output:
         yield text.fact(USER, user, text.quote(number))
 
 
+def parse_prompts(text: Text) -> Output:
+    """Root, where each prompt of a paste that names a user names root. A container's own root (its host's name is hexadecimal) is none."""
+    named = [
+        (number, found) for number, line in enumerate(text.plain_lines, 1) if "@" in line and (found := _PROMPT.match(line)) is not None
+    ]
+    if text.pasted and named and all(found["user"] == "root" and not _CONTAINER.fullmatch(found["host"]) for _, found in named):
+        yield text.fact(USER, User(name="root", uid=0, gid=0), text.quote(named[0][0]), whole=False)
+
+
 def _may_make_nodes(line: str) -> bool | None:
     """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
     found = _CAPABILITIES.match(line)
@@ -33,6 +44,7 @@ def _may_make_nodes(line: str) -> bool | None:
 
 PARSERS = (
     Parser(name="user", reads=("user",), keys=(USER.name,), parse=parse_user, wakes=("groups=",)),
+    Parser(name="prompts", keys=(USER.name,), parse=parse_prompts, wakes=("root@",)),
     Parser(
         name="capabilities",
         reads=("capabilities",),

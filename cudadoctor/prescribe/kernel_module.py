@@ -141,6 +141,12 @@ def values(case: Case) -> Found:
     )
 
 
+def _dkms_listed(case: Case) -> bool:
+    """DKMS has the module, so whoever installed it gave it to DKMS."""
+    entries = case.get(DKMS)
+    return bool(entries)
+
+
 _HOLDS_MODULE = lazy(r"-kmp-|^kmod-nvidia-(?!open-dkms|latest-dkms)")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 _COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
@@ -150,6 +156,7 @@ CONDITIONS: dict[str, Condition] = {
     # The compiler got as far as an error of the source, or make into the headers' own scripts: they are there.
     "compiled-with-headers": lambda case: case.quotes(_COMPILED),
     "module-waits-for-restart": _waits_for_restart,
+    "dkms-listed": _dkms_listed,
     "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)),
     "module-stays": _stays,
     "module-loads-now": _loads_now,
