@@ -21,9 +21,8 @@ from tests.command_line import ROOT
 CASES = [
     json.loads(line) for line in zlib.decompress(base64.decodebytes((ROOT / "fixtures" / "planted_secrets.b64").read_bytes())).splitlines()
 ]
-# A list without headings, a name that stands as a key, a folder of Windows' own, an address of a scheme in a scheme: nothing says there
-# that these are names or secrets.
-NOT_FOUND = {"github-hosts-yml-gho", "sacctmgr-parsable", "squeue-custom-format", "windows-profile", "jdbc"}
+# A list without headings, a name that stands as a key, a folder of Windows' own: nothing says there that these are names or secrets.
+NOT_FOUND = {"github-hosts-yml-gho", "sacctmgr-parsable", "squeue-custom-format", "windows-profile"}
 # Three lines of variables in a row are a printed environment, of which a recording keeps what a diagnosis reads; public names by chance.
 ALSO_GONE = {"azure-client-secret", "anthropic-key-dotenv", "export-db-pass", "datadog-agent-yaml", "rsa-key-truncated-no-end",
              "netrc-one-line", "ldd-and-rpath-u-cluster", "hf-bearer-wget"}  # fmt: skip
@@ -240,3 +239,80 @@ def test_what_follows_a_name_or_stands_in_a_pair_is_gone(text: str) -> None:
 )  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redacted(f"CUDA error: no device\n{text}\n") == f"CUDA error: no device\n{text}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cryptsetup luksFormat --key-file <(echo -n hunter2X) /dev/nvme0n1p3\n",
+        "radtest okonkwo hunter2X 10.3.2.1 0 testing123\n",
+        "radtest okonkwo x1 10.3.2.1 0 hunter2X\n",
+        "munge: key=hunter2X loaded from /etc/munge/munge.key\n",
+        "license: ABCD-EFGH-7891 activated for MATLAB\n",
+        "license file found, key hunter2X, expires 2027\n",
+        "INCREMENT nvcc nvidia 1.0 1-jan-2027 4 SIGN=hunter2X\n",
+        "PIN code 739142 entered\n",
+        "\u5bc6\u7801\u662f hunter2X\n",
+        "login okonkwo / hunter2X on the head node\n",
+        "you can log in with okonkwo and hunter2X\n",
+        "I ssh in with hunter2X as password\n",
+        "password for okonkwo on gpu07 is hunter2X, look yourself\n",
+        "my root pw is hunter2X\n",
+        "root/hunter2X works on the BMC\n",
+        "mount -t cifs //nas/data /mnt -o user=okonkwo%hunter2X\n",
+        "lftp -u okonkwo,hunter2X sftp://store\n",
+        "some-client --host store -u okonkwo -p hunter2X put x\n",
+        "etcdctl --user root:hunter2X get x\n",
+        "curl -sSuokonkwo:hunter2X https://x\n",
+        "http -a okonkwo:hunter2X GET x.org\n",
+        "rclone config create r sftp host x user okonkwo pass hunter2X\n",
+        "expect -c 'send \"hunter2X\\r\"'\n",
+        '"Cmd": ["redis-server", "--requirepass", "hunter2X"]\n',
+        "AuthInfo=socket=/run/munge.sock jwt_key=hunter2X\n",
+        "subscription-manager register --org=123 --activationkey=hunter2X\n",
+        "sshd[12]: Invalid user hunter2X from 10.2.2.2 port 22\n",
+        'wandb.login(key="hunter2X")\n',
+        "wandb login --relogin hunter2X\n",
+        'paramiko.connect("gpu7", 22, "okonkwo", "hunter2X")\n',
+        "ftp.login('okonkwo', 'hunter2X')\n",
+        "rocommunity hunter2X 10.0.0.0/8\n",
+        "echo hunter2X | kinit okonkwo\n",
+        "yes hunter2X | passwd okonkwo\n",
+        "echo 'hunter2X' | openconnect --passwd-on-stdin vpn\n",
+        "openconnect --passwd-on-stdin vpn <<< hunter2X\n",
+        "gpg --batch --passphrase-fd 0 -d x.gpg <<< hunter2X\n",
+        "vault operator unseal hunter2X\n",
+        "mc alias set minio http://m1:9000 admin hunter2X\n",
+        "poetry config http-basic.corp okonkwo hunter2X\n",
+        "sudo pro attach hunter2X\n",
+        "NEPTUNE_API_TOKEN is set to hunter2X\n",
+        "anaconda -t hunter2X upload x\n",
+    ],
+)
+def test_what_somebody_is_let_in_with_has_no_name(text: str) -> None:
+    """What a program takes as its next word, through its standard input or by an option; what stands beside a user's name."""
+    out = redacted(text)
+    assert not any(secret in out for secret in ("hunter2X", "ABCD-EFGH-7891", "739142")), out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --rm -u 1000:1000 -p 8888:8888 nvcr.io/nvidia/pytorch:24.05-py3\n",
+        "docker run --user root:video nvidia/cuda\n",
+        "python -u train.py -p fp16x2\n",
+        "squeue -u root -p gpu\n",
+        "License: Apache-2.0, BSD-3-Clause AND LGPL-2.1\n",
+        "pin 1234 of the connector, the pin is 12v\n",
+        "KeyError: key=layer1 not found in the session\n",
+        "we had to pro attach the machine and log in to the host\n",
+        "log in with ssh and run nvidia-smi\n",
+        "sudo pro attach <token>\n",
+        "wandb login --relogin\n",
+        "echo 1 | sudo tee /sys/bus/pci/rescan\n",
+        "dist.connect(host, port, 'gloo')\n",
+        "the login node has driver 535.54 and CUDA 12.4\n",
+    ],
+)
+def test_what_looks_like_it_stays(text: str) -> None:
+    assert "<redacted>" not in redacted(text)

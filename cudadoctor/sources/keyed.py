@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: a name such as `password`, or the command of a program that logs in.
+"""Secrets that are known by the name that stands before them, such as `password`.
 
 One table of names, whatever joins a name to its value: password=x, "api_key": "x", --token x, setenv DB_PW x, <secret>x</secret>.
 Standard library only.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from cudadoctor.sources.common_names import USERS, WORDS
-from cudadoctor.sources.private_paths import known
 
 # What the name of a secret ends with. `line`: its value has blanks in it; `counted`: with a number it is a count of words;
 # `short`: other words end so too.
 NAME = (
     r"(?:(?P<line>authorization|cookie|mnemonic|(?:pass|seed|recovery|backup)[ _-]?(?:phrase|code))|(?P<counted>token)|"
-    r"(?:access|account|api|auth|disk|encryption|licen[cs]e|luks|master|munge|private|"
-    r"recovery|secret|(?:pre)?shared|signing|unlock|volume)[ _.-]?key(?:[_-]?(?:id|base))?|"
+    r"(?:access|account|activation|api|auth|consumer|deploy|disk|encryption|hmac|jwt|licen[cs]e|luks|master|munge|openai|private|product|"
+    r"recovery|registration|secret|session|(?:pre)?shared|signing|storage|subscription|unlock|volume|wandb|wep)(?:: |[ _.-])?key"
+    r"(?:[_-]?(?:id|base))?|(?<=login\()key|(?-i:SIGN2?)(?==)|"
+    r"(?:admin|become|db|ftp|key|mail|require|root|smtp|ssh|store|sudo|trust|user|vault)pass|"
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
     r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
     r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
@@ -29,7 +30,8 @@ NAME = (
     r"session[_-]?id|connection[_-]?string|"
     r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
 )
-_NAME = re.compile(rf"{NAME}(?![\w-])", re.IGNORECASE)
+_VERB = "\u662f\u4e3a\u70ba\u306f\ub294"  # "is", written to the name without a blank
+_NAME = re.compile(rf"{NAME}(?![^\W{_VERB}]|-)", re.IGNORECASE)
 # Between a name and its value: what closes the name and for whom or under which further name it is, a sign, a tag or a type (also YAML's
 # and the shell's next line), and what opens the value.
 _CLOSED = (
@@ -47,17 +49,20 @@ _TAGGED = (
 )
 _OPENED = r"(?:[bru]{1,2}(?=[\"']))?(?P<escape>\\{0,3})(?P<quote>[\"']?)"
 _SIGN = re.compile(_CLOSED + _JOINED + _TAGGED + _OPENED)
+_IS = r"(?:is(?: (?:now|still|set to))?|est|es|\u00e8|ist|lautet|[-\u2013])"
 _BLANK = re.compile(
-    rf"(?:\\{{0,3}}[\"']?(?P<listed>,?)[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"']))"
-    rf"(?:(?:is|est|es|\u00e8|ist|lautet|[-\u2013])[ \t]{{1,4}})?\(?{_OPENED}"
+    rf"(?:(?:[ \t]{{1,4}}(?:at|for|in|of|on)[ \t]{{1,4}}\S{{1,80}}){{1,3}}(?=[ \t]{{1,4}}{_IS}[ \t]))?"
+    rf"(?:\\{{0,3}}[\"']?(?P<listed>,?)[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"'])|[{_VERB}] ?)"
+    rf"(?:(?P<is>{_IS})[ \t]{{1,4}})?\(?{_OPENED}"
 )
 # Where a blank is sign enough: behind an option, for a variable that is set, in netrc, in ("name", "value") and in a row of a table.
 _TOLD = re.compile(
     r"(?:(?<![\w-])--?[\w.-]{0,60}|\([bru]{0,2}[\"'][\w.-]{0,60}|"
     r"\b(?:arg|env|export|set|setenv|setx|login[ \t]{1,4}\S{1,80})[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}[\w.:-]{0,60}|"
-    r"\bnmcli[ \t][^\n]{0,160}[ \t]|\bConvertTo-)$|^[ \t]{0,40}\|",
+    r"\b(?:nmcli|rclone[ \t]config)[ \t][^\n]{0,160}[ \t]|\bConvertTo-)$|^[ \t]{0,40}\|",
     re.IGNORECASE,
 )
+_WORDS_FOR_ONE = ("pass", "pw", "pwd", "PW")  # of the short ones: what people say of a password
 _ALONE = re.compile(r"[ \t]{0,40}[\w.-]{0,60}")
 # A value goes up to its own quote or the end of its element; else up to a blank, or to what begins the next thing.
 _QUOTED = {
@@ -130,7 +135,8 @@ def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     before = text[first : name.start()]
     if _TOLD.search(before):
         return value if value.group()[0] != "-" else None
-    if (name["short"] is not None and not before.endswith("(")) or blank["listed"] or _VERSION.match(value.group()):
+    said = before.endswith("(") or (blank["is"] is not None and name["short"] in _WORDS_FOR_ONE)
+    if (name["short"] is not None and not said) or blank["listed"] or _VERSION.match(value.group()):
         return None
     alone = _ALONE.fullmatch(before) and _ENDS_LINE.match(text, value.end()) and value.group().lower() not in WORDS | USERS
     return value if alone else _SPOKEN.match(text, value.start())
@@ -148,29 +154,3 @@ def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[st
     bare = value.group().strip(_SIGNS) if value is not None else ""
     counted = name["counted"] is not None and _COUNT.fullmatch(bare) is not None
     return None if len(bare) < 3 or counted or _NONE.fullmatch(bare) is not None else value
-
-
-# ---------------------------------------------------------------- programs that log in
-_OPENS = r"-[aAbckKpPuUwWX]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
-_LOGIN = re.compile(
-    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|openssl|racadm|"
-    r"redfish\w{0,6}|redis-cli|(?:un)?rar|skopeo|snmp\w{1,12}|sqlcmd|sshpass|user(?:add|mod)|wget|xfreerdp|"
-    r"(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
-    rf"(?=[^\n]{{0,200}}?[ \t](?:{_OPENS}|\\\\|[\w.$#-]{{1,60}}/[^\s/]{{1,80}}@))(?P<words>[ \t][^\n]{{1,400}})"
-)
-_WORD = re.compile(rf"[ \t](?:(?P<opens>{_OPENS})[= \t]?)?(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)?")
-
-
-def logins(text: str, gone: Callable[[str], str]) -> str:
-    """The text without what follows the options by which a program logs in; of some also without every word that nobody knows."""
-
-    def without(command: re.Match[str]) -> str:
-        def word(found: re.Match[str]) -> str:
-            value = found["value"] or "-"
-            address = "://" in value and "@" not in value
-            stays = value[0] == "-" or address or (not found["opens"] and (command["loose"] is None or known(value)))
-            return found.group() if stays else found.group()[: -len(value)] + gone(value)
-
-        return command.group()[: -len(command["words"])] + _WORD.sub(word, command["words"])
-
-    return _LOGIN.sub(without, text)

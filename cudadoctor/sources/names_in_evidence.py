@@ -91,6 +91,7 @@ _OF_USERS = tuple(
         rf"\b(?:login|username) ({_NAME}) password\b",
         rf"otpauth://\w{{1,8}}/(?:[^:/?\s]{{1,80}}:)?({_NAME})",
         rf"\b(?:publickey|password|session opened) for (?:invalid user |user )?({_NAME})\b",
+        rf"\b(?:[Ii]nvalid|[Aa]uthenticating|[Dd]isconnected from) user ({_NAME})(?=[ :]|$)",
         rf"\bsudo(?:\[\d+\])?: {{1,8}}({_NAME}) : ",
         rf"\bssh (?:-\w \S{{1,80}} ){{0,3}}-l ({_NAME})\b",
         rf"\bchown (?:-\w{{1,8}} ){{0,2}}({_NAME})(?=[: ])",

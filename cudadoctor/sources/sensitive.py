@@ -11,7 +11,7 @@ import hashlib
 import re
 import secrets
 
-from cudadoctor.sources import keyed
+from cudadoctor.sources import handed_over, keyed
 from cudadoctor.sources.common_names import PUBLIC, USERS
 
 GONE = "<redacted>"
@@ -62,27 +62,6 @@ _HASHED = re.compile(
 )
 _PGPASS = re.compile(r"^([\w.*-]{1,200}:(?:\d{2,5}|\*):[^:\s]{1,80}:)([^:\s]{1,80}):(\S{3,200})$", re.MULTILINE)
 _VAULT = re.compile(r"(\$ANSIBLE_VAULT;[^\n]{0,80}\n)((?:[ \t]{0,40}[0-9a-f]{16,120}[ \t]{0,4}(?:\n|\Z)){1,400})")
-# What is piped into a program that reads a password.
-_PIPED = re.compile(
-    r"(\b(?:echo|printf)[ \t]{1,4}(?:(?:-\w{1,3}|[\"']?%s(?:\\n)?[\"']?)[ \t]{1,4}){0,2}[\"']?)(?P<value>[^\s|\"']{3,200})"
-    r"(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}(?:sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S|"
-    r"(?:sudo[ \t]{1,4})?(?:chpasswd|cryptsetup|gpg2?|passwd|smbpasswd|[\w ]{1,20}login)\b))"
-)
-# What is given to a program, a function or a data base that lets somebody in.
-_GIVEN = re.compile(
-    r"(?i:\bidentified (?:with \S{1,60} )?(?:by|as) (?:password )?['\"]|\bwith password ['\"]|\bset password\b[^\n=]{0,120}= ?['\"]|"
-    r"\bauth ?= ?\(?(?:[\w.]{0,20}auth\()?[bru]?['\"][^'\"\n]{0,100}['\"], ?[bru]?['\"]|"
-    r"\bConvertTo-SecureString[ \t]{1,4}(?:-String[ \t]{1,4})?['\"]?|[ \t]-pass(?:in|out)?[ \t=]{1,4}['\"]?pass:|"
-    r"\brclone[ \t]{1,4}obscure[ \t]{1,4}['\"]?|"
-    r"\b(?:log ?in|sign in|ssh)\b[^\n()]{1,60}\((?=[^\s()]{0,60}\d)(?=[^\s()]{0,60}[A-Za-z])(?=[^\s()]{6,60}\))|"
-    r"\b(?:user(?:name)?|login|account|cred(?:ential)?)s?(?: ?/ ?pass(?:word)?)?(?: ?[:=] ?| are | is )"
-    r"[\w.@-]{1,60}(?:/| / |:| and )(?=[^\s/:]{4,200}(?![/:\w]))|"
-    r"\bsecret_access_key[ \t]{1,4}['\"]?|\bpass(?:word|phrase)[\w :]{0,20}\"\s{1,20}send[ \t]{1,4}['\"])(?P<value>[^\s'\"\\]{3,200})|"
-    r"\b(?:unzip|zip|mosquitto_[a-z]{3})\b(?:[^\n|]{0,160}[ \t]|[ \t]{1,4})-P[ \t]{1,4}['\"]?(?P<packed>[^\s'\"\\]{3,200})|"
-    r"\bssh-keygen\b[^\n|]{0,160}[ \t]-N[ \t]{1,4}['\"]?(?P<new>[^\s'\"\\]{3,200})|"
-    r"\b(?:kinit|gpg2?|su|sudo|cryptsetup|vncpasswd|\w{1,20}[ \t]login)\b[^\n|<]{0,120}<<<[ \t]{0,4}['\"]?(?P<here>[^\s'\"\\]{3,200})"
-)
-_STORED = re.compile(r"\bvault[ \t]{1,4}(?:kv[ \t]{1,4}(?:put|patch)|write)[ \t][^\n]{1,400}")
 _SCHEME = re.compile(
     r"(\b(?:Basic (?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))|[Bb]earer {1,2}(?!authentication|tokens?\b)))"
     r"(?P<value>[^\s\"'\\]{6,4000})"
@@ -259,13 +238,8 @@ class Pseudonyms:
             text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
-        text = _GIVEN.sub(lambda match: match.group()[: -len(match[match.lastgroup or 0])] + self.gone(match.group()), text)
-        if "vault" in text:
-            text = _STORED.sub(lambda match: re.sub(r"(?<==)[^\s@]\S{2,200}", lambda value: self.gone(value.group()), match.group()), text)
-        text = _HEADED.sub(self.headed, text)
-        text = self.keyed(keyed.logins(text, self.gone))
-        for pattern in (_PIPED, _SCHEME):
-            text = pattern.sub(self.value, text)
+        text = _HEADED.sub(self.headed, handed_over.without(text, self.gone))
+        text = _SCHEME.sub(self.value, self.keyed(text))
         for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
         return text
