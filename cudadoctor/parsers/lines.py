@@ -39,6 +39,7 @@ _PREFIX = lazy(
     | \[(?:rank)?\d{1,6}(?:,\d{1,6})?\](?:<std(?:err|out)>)?:\ *                    # [rank0]: and [1,0]<stderr>: of MPI
     | std(?:err|out)\ [FP]\ +                                                       # container logs
     | [\w.-]{1,64}\ +\|\ +                                                          # service  | of docker compose
+    | ==>\ [a-z][a-z\d-]{1,40}(?:\.[\w-]{1,40})?:\                                  # ==> amazon-ebs.jammy: of Packer, not ==> WARNING:
     | \([\w ]{0,32}pid=\d{1,10}[^)\n]{0,64}\)\ +                                    # (worker pid=12) of Ray
     | E\ {2,}                                                                       # E    of pytest
     | >\ ?                                                                          # quoted mail
