@@ -280,7 +280,7 @@ def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(dev
         monkeypatch.setattr(worker.time, "sleep", lambda _: ending.wait())
         found = worker.add_stat(worker.table_from_proc())
         assert found[ending.pid]["letter"] == "Z"
-        worker.leave_what_lasts(found, str(device))
+        worker.leave_what_lasts(found, set(), str(device))
         assert ending.pid not in found
         assert found[left.pid]["letter"] == "Z"
 
