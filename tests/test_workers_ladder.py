@@ -560,5 +560,13 @@ def test_a_half_that_cannot_begin_says_so(stub: Path, tmp_path: Path) -> None:
     assert "can't start new thread" in done.stderr
 
 
+def test_the_half_that_ended_is_not_left_defunct(stub: Path, tmp_path: Path) -> None:
+    """Others that look through the processes meanwhile would take it for a dead holder of the GPU's memory."""
+    defunct = "sum(f') Z {os.getppid()} ' in open(path).read() for path in glob.glob('/proc/[0-9]*/stat'))"
+    packages = numba_of(tmp_path, f"import glob, os, time; time.sleep(2); os._exit(40 + {defunct})")
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages)
+    assert (events[-1]["event"], done.returncode) == ("begin", 40)
+
+
 def test_no_context_of_ours_is_left_where_one_process_may_have_one(smoke: Climb) -> None:
     assert steps(smoke("alone", FAKE_CUDA_MODE="3")) == [(0, step, "pass") for step in STEPS]

@@ -40,7 +40,7 @@ def climb(driver_half: Callable[[Say], None], numba_half: Callable[[Iterator[byt
                 os.waitpid(first, 0)
             begin(turn["gpus"][0][0])
             _pass_on(ordering, line)
-            _end_as(os.waitpid(second, 0)[1])
+            _end_as(_last_of(second))
         _pass_on(ordering, line)
     _end(second)
     _end_as(os.waitpid(first, 0)[1])
@@ -62,6 +62,14 @@ def _forked(action: Callable[[], None], not_its: tuple[int, ...]) -> int:
         finally:
             os._exit(status)
     return child
+
+
+def _last_of(child: int) -> int:
+    """Its status when it ends. The other half ends meanwhile, and is not left defunct for others to see."""
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            return status
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
