@@ -564,7 +564,7 @@ def test_the_half_that_ended_is_not_left_defunct(stub: Path, tmp_path: Path) -> 
     """Others that look through the processes meanwhile would take it for a dead holder of the GPU's memory."""
     defunct = "sum(f') Z {os.getppid()} ' in open(path).read() for path in glob.glob('/proc/[0-9]*/stat'))"
     packages = numba_of(tmp_path, f"import glob, os, time; time.sleep(2); os._exit(40 + {defunct})")
-    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages)
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages, FAKE_CUDA_FREE="8192")
     assert (events[-1]["event"], done.returncode) == ("begin", 40)
 
 
