@@ -46,10 +46,10 @@ def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(text) == ["/proc"]
 
 
-# Answers EPERM to every ioctl of type 'F', NVIDIA's own: struct sock_filter is code, jt, jf, k (linux/filter.h).
+# Answers so to every ioctl of type 'F', NVIDIA's own: struct sock_filter is code, jt, jf, k (linux/filter.h).
 FILTERED = """
-import ctypes, struct
-rules = [(32,0,0,0), (21,0,4,16), (32,0,0,24), (84,0,0,0xff00), (21,0,1,0x4600), (6,0,0,0x50001), (6,0,0,0x7fff0000)]
+import ctypes, struct, sys
+rules = [(32,0,0,0), (21,0,4,16), (32,0,0,24), (84,0,0,0xff00), (21,0,1,0x4600), (6,0,0,int(sys.argv[1], 16)), (6,0,0,0x7fff0000)]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
 class Program(ctypes.Structure): _fields_ = [("length", ctypes.c_ushort), ("rules", ctypes.c_void_p)]
 libc, program = ctypes.CDLL(None), Program(len(rules), ctypes.addressof(code))
@@ -60,9 +60,10 @@ print(kernel_interface.read_kernel_interface(""), end="")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="system calls have other numbers")
-def test_a_filter_on_what_is_said_to_the_driver_alone() -> None:
-    done = subprocess.run([sys.executable, "-c", FILTERED], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == "ioctl: EPERM\n", done.stderr
+@pytest.mark.parametrize(("action", "said"), [("50001", "EPERM"), ("80000000", "killed by SIGSYS")])
+def test_a_filter_on_what_is_said_to_the_driver_alone(action: str, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FILTERED, action], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == f"ioctl: {said}\n", done.stderr
 
 
 def test_a_pipe_is_read_where_no_ioctl_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

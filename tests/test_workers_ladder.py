@@ -569,4 +569,4 @@ def test_the_half_that_ended_is_not_left_defunct(stub: Path, tmp_path: Path) -> 
 
 
 def test_no_context_of_ours_is_left_where_one_process_may_have_one(smoke: Climb) -> None:
-    assert steps(smoke("alone", FAKE_CUDA_MODE="3")) == [(0, step, "pass") for step in STEPS]
+    assert steps(smoke("alone", FAKE_CUDA_MODE="3", FAKE_CUDA_FREE="8192")) == [(0, step, "pass") for step in STEPS]

@@ -31,6 +31,7 @@ from cudadoctor.model.values import (
 CEILING = "process-limits"
 KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
 SIGKILL = "SIGKILL"  # as the ladder's end says it
+FILTERED = "SIGSYS"  # with which a seccomp filter ends a process
 OF_GROUP = "memory of the control group"
 REFUSALS = (2, 304, 999)  # CUDA_ERROR_OUT_OF_MEMORY, _OPERATING_SYSTEM, _UNKNOWN
 NO_DEVICE, FILES = 100, "open files"  # what cuInit says too where it may open so few (measured: 18, driver 580, H100)
@@ -194,12 +195,13 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _failure(facts: Facts) -> tuple[Quote, int | None] | None:
-    """cuInit's refusal and its code, or the words of an interpreter that could start no thread."""
+    """cuInit's refusal and its code, its end by a filter, or the words of an interpreter that could start no thread."""
     silent = facts.why_unknown(LADDER)
     if silent is not None and any(words in silent for words in REFUSED):
         return Quote(source=LADDER.name, text=silent), None
     climb = facts[LADDER]
-    failed = [result for result in broken(climb.value, "init") if result.code in (*REFUSALS, NO_DEVICE)]
+    ended = (*REFUSALS, NO_DEVICE)
+    failed = [result for result in broken(climb.value, "init") if result.code in ended or FILTERED in (result.why or "")]
     return (rung_quote(climb, failed[0]), failed[0].code) if failed else None
 
 

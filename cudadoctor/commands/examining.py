@@ -69,7 +69,7 @@ def _meant(options: dict[str, Any]) -> None:
     if both:
         raise terminal.usage(f"--only and --skip both name {both[0]}")
     python = options["python"]
-    if python is not None and options["replay"] is None and os.path.dirname(python) and not os.path.exists(python):
+    if python is not None and options["replay"] is None and os.path.dirname(python) and not os.path.lexists(python):
         raise terminal.usage(f"--python: there is no {python}")
 
 
