@@ -407,6 +407,13 @@ def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     assert causes({**none, LADDER: climb("init", code=100)}) == set()
 
 
+def test_a_filter_that_ends_the_process() -> None:
+    ended = climb("init", status="crash", why="ended by SIGSYS")
+    state: State = {KERNEL_INTERFACE: (Refusal(name="ioctl", answer="killed by SIGSYS", line=1),), LADDER: ended}
+    assert causes(state) == {"kernel-interface-withheld"}
+    assert causes({**state, LADDER: climb("init", status="crash", why="ended by SIGSEGV")}) == set()
+
+
 def test_what_is_no_libcuda_but_is_called_so() -> None:
     named = msgspec.structs.replace(climb("init", output="libcuda has no function cuInit"), library_path="/opt/lib/libcudart.so.13")
     assert clue("driver-libraries-incomplete", {LADDER: named}).values["library"] == "/opt/lib/libcudart.so.13"

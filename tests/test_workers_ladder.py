@@ -551,6 +551,12 @@ def test_where_no_process_may_be_forked_one_climbs_alone(climb: Climb, tmp_path:
     assert ends(events)[-1] == ("numba-kernel", 0, "fail")
 
 
+def test_what_a_library_says_before_it_ends_the_process_is_told(stub: Path, tmp_path: Path) -> None:
+    packages = numba_of(tmp_path, "import ctypes, os; os.write(2, b'OpenBLAS error: giving up\\n'); ctypes.CDLL(None).exit(1)")
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages)
+    assert (events[-1]["event"], done.returncode, done.stderr) == ("begin", 1, "OpenBLAS error: giving up\n")
+
+
 def test_a_half_that_cannot_begin_says_so(stub: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         'import threading\ndef start(self):\n    raise RuntimeError("can\'t start new thread")\nthreading.Thread.start = start\n'

@@ -80,6 +80,14 @@ class Capture:
             self._news.wait_for(lambda: mark in self._seen, timeout=2.0)
             self._seen = self._seen.replace(mark, b"")
 
+    def tell_at_exit(self, errors: int) -> None:
+        """Where a library itself ends the process (OpenBLAS without memory does), what it said last goes where it meant it to go."""
+        if hasattr(self.libc, "__cxa_atexit"):  # the way to register that every C library of Linux exports
+            self._told = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+                lambda _: os.write(errors, self.text().encode("utf-8", "replace")) and None
+            )
+            self.libc.__cxa_atexit(self._told, None, None)
+
     def clear(self) -> None:
         """Forget what was written so far."""
         self._settle()
@@ -187,5 +195,6 @@ def started() -> Worker:
     except (ImportError, OSError, RuntimeError, ValueError):
         pass
     capture = Capture()
+    capture.tell_at_exit(errors)
     follow_parent()
     return Worker(out, capture)
