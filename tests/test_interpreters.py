@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudadoctor.sources import inherited, interpreters
 from cudadoctor.sources.host import Collector, Plan
 from cudadoctor.sources.interpreters import examined_python, own_packages
 
@@ -130,7 +131,14 @@ def test_own_workers_find_packages_wherever_the_doctor_does(tmp_path: Path, monk
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be tricked")
 @pytest.mark.parametrize(
     "what",
-    ["a file of another user's", "a folder that a .pth file adds", "a package of another user's", "a .pth that imports", "home of another"],
+    [
+        "a file of another user's",
+        "a folder that a .pth file adds",
+        "a package of another user's",
+        "a .pth that imports",
+        "home of another",
+        "the usual toolkit",
+    ],
 )
 def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packages = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
@@ -153,6 +161,13 @@ def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: 
         (tmp_path / "py" / "lib").mkdir(parents=True)
         os.chown(tmp_path / "py" / "lib", 1000, 1000)
         (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = {tmp_path / 'py' / 'bin'}\n")
+    elif what.startswith("the usual"):
+        (tmp_path / "cuda-12.4" / "nvvm" / "lib64").mkdir(parents=True)
+        (tmp_path / "cuda").symlink_to(tmp_path / "cuda-12.4")
+        monkeypatch.setattr(interpreters, "_TOOLKIT", str(tmp_path / "cuda"))
+        assert examined_python(None)[0] == str(python)
+        inherited._seen_once.cache_clear()
+        os.chown(tmp_path / "cuda-12.4" / "nvvm" / "lib64", 1000, 1000)
     elif what.startswith("a file"):
         (packages / "hook.pth").write_text("import os\n")
         os.chown(packages / "hook.pth", 1000, 1000)

@@ -149,6 +149,18 @@ def test_lines_of_a_file_whose_end_alone_is_read_keep_their_numbers(tmp_path: Pa
     assert "lines are counted from there" in (inputs.of_path(str(path)).left_out or "")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_of_a_text_of_too_many_lines_the_last_are_read_and_keep_their_numbers(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that draws its progress writes millions of them: 20 MB took 700."""
+    monkeypatch.setattr(pasted, "MOST_LINES", 1000)
+    evidence = pasted.evidence_of("".join(f"{number}%{end}" for number in range(1, 5000)).encode() + f"{NO_DEVICE}{end}".encode())
+    assert "last 1000 lines" in evidence.remarks[0]
+    assert (evidence.items[0].stdout or "").count(end) == 1000
+    quote = judge(evidence, KNOWLEDGE).diagnosis.suspects[0].evidence[0]
+    assert (quote.first, quote.text) == (5000, NO_DEVICE)
+    assert pasted.output_of(b"x" + end.encode() * 2000).dropped_bytes > 0
+
+
 def test_a_line_of_many_messages_takes_as_long_as_as_many_lines() -> None:
     seconds = []
     for end in (" ", "\n"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources import applying, inherited, owners, programs, writing
+from cudadoctor.sources import applying, inherited, linked, owners, programs, writing
 from cudadoctor.sources.host import Collector, Plan, collect
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -153,6 +154,49 @@ def test_root_runs_no_program_that_another_user_may_write(repository: Path) -> N
         [PROGRAM, "check", "--quick"], env={**os.environ, "PATH": given}, cwd="/", capture_output=True, text=True, timeout=60
     )
     assert ran(repository) == [], run.stderr
+
+
+def program(path: Path, loader: str, folders: str) -> None:
+    """A program of 64 bits that names these: three segments, and the strings behind them."""
+    texts = f"{loader}\0".encode() + f"{folders}\0".encode()
+    dynamic, strings, base = 64 + 3 * 56, 64 + 3 * 56 + 3 * 16, 0x400000
+    size = strings + len(texts)
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 3, 0, 0, 0)
+    rows = ((1, 0, base, size), (3, strings, base + strings, len(loader) + 1), (2, dynamic, base + dynamic, 3 * 16))
+    table = b"".join(struct.pack("<IIQQQQQQ", kind, 4, at, memory, memory, length, length, 1) for kind, at, memory, length in rows)
+    entries = struct.pack("<qQqQqQ", 5, base + strings, 29, len(loader) + 1, 0, 0)
+    path.write_bytes(head + table + entries + texts)
+    path.chmod(0o755)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("named", ["loader", "folder", "folder beside it", "folder that anybody may make"])
+def test_root_runs_no_program_that_loads_what_is_another_users(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As who builds below a home, with -Wl,-rpath, and has it installed by root."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "ld.so").write_bytes(b"")
+    tool, theirs = tmp_path / "nvcc", tmp_path / ("ld.so" if named == "loader" else "lib")
+    folder = {"folder beside it": "$ORIGIN/lib", "folder that anybody may make": "/tmp/nobody-made-this/lib"}.get(
+        named, str(tmp_path / "lib")
+    )
+    program(tool, str(tmp_path / "ld.so"), f"/usr/lib:{folder}")
+    assert linked.places(str(tool)) == (str(tmp_path / "ld.so"), "/usr/lib", folder.replace("$ORIGIN", str(tmp_path)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if "make" not in named:
+        assert programs.found("nvcc") == str(tool)
+        os.chown(theirs, 1000, 1000)
+    assert programs.found("nvcc") is None
+    assert "which may be written by another user; it was not run" in (programs.refused("nvcc") or "")
+
+
+def test_what_a_damaged_program_names_is_nothing(tmp_path: Path) -> None:
+    program(tmp_path / "whole", "/lib/ld.so", "/opt/lib")
+    whole = (tmp_path / "whole").read_bytes()
+    for end in range(len(whole)):
+        (tmp_path / "cut").write_bytes(whole[:end])
+        assert all(map(os.path.isabs, linked.places(str(tmp_path / "cut"))))
+    (tmp_path / "large").write_bytes(whole[:32] + b"\xff" * 8 + whole[40:])
+    assert linked.places(str(tmp_path / "large")) == ()
 
 
 def test_the_systems_own_folders_may_be_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:

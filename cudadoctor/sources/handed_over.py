@@ -42,12 +42,18 @@ _TAKERS = (
     ),
     _taker(
         "(echo|(printf",
-        rf"\b(?:pass[\w-]{{0,20}}|key-?file)[ \t=]{{1,4}}[<$]\((?:echo|printf){_TO}(?:-n{_TO})?['\"]?(?P<value>[^\s'\"\\|;)]{{3,200}})",
+        rf"(?:pass|key|psk|secret|token)[\w-]{{0,20}}[ \t=]{{1,4}}[<$]\((?:echo|printf){_TO}(?:-n{_TO})?",
+        r"['\"]?(?P<value>[^\s'\"\\|;)]{3,200})",
     ),
     _taker(
         "<<<",
         r"\b(?:sudo\b[^\n|<]{0,60}[ \t]-\w{0,6}S|gpg2?|kinit|su|\w{0,6}passwd|cryptsetup|\w{1,20}[ \t]login|(?<=-)pass[\w-]{0,20})",
         rf"\b[^\n|<]{{0,120}}<<<[ \t]{{0,4}}{_VALUE}",
+    ),
+    _taker(
+        "echo|printf",
+        rf"\b(?:echo|printf){_TO}(?:-\w{{1,3}}{_TO})?{_VALUE}[\"']?[ \t]{{0,4}}>{{1,2}}[ \t]{{0,4}}",
+        r"(?=\S{0,100}(?:passw|\.key\b|secret|token|netrc|pgpass|credential))",
     ),
     _taker("send", rf"\bsend(?:_user)?{_TO}(?:--{_TO})?['\"](?P<value>[^\s'\"\\]{{3,200}})(?=\\[rn])"),
     _taker("send", r"(?i:\bpass(?:word|phrase)[\w :]{0,20}\"\s{1,20}send[ \t]{1,4}['\"])(?P<value>[^\s'\"\\]{3,200})"),
@@ -58,6 +64,13 @@ _TAKERS = (
         rf"http-basic\S{{0,60}}{_TO}\S{{1,60}})|r[ow]community6?|createUser(?:{_TO}\S{{1,60}}){{2}}|rclone{_TO}obscure|secret_access_key|",
         rf"ConvertTo-SecureString(?:{_TO}-String)?|radtest(?:{_TO}-\S{{1,20}}){{0,4}}{_TO}\S{{1,60}}){_TO}{_VALUE}",
     ),
+    _taker(
+        "com2sec|set password|rootpw|from-literal",
+        rf"\b(?:com2sec(?:{_TO}\S{{1,60}}){{2}}{_TO}|user{_TO}set{_TO}password{_TO}\d{{1,3}}{_TO}|rootpw(?:{_TO}--\w{{1,20}}){{1,3}}{_TO}|",
+        rf"from-literal[= ]['\"]?[\w.-]{{1,80}}=){_VALUE}",
+    ),
+    _taker("community", rf"(?i:\bcommunity(?: string)?(?: is|:)? ){_MIXED}"),
+    _taker("auth", rf"^(?:\S{{0,40}}> ?)?(?i:auth)(?: [\w.-]{{1,40}})? {_MIXED}(?=['\"]?$)"),
     _taker("radtest", rf"\bradtest(?:{_TO}\S{{1,200}}){{4,9}}{_TO}{_VALUE}(?=[ \t]{{0,4}}$)"),
     _taker(
         "unseal|rekey|attach|cloudflared|login|suseconnect|anaconda",
@@ -106,16 +119,25 @@ _TAKERS = (
     ),
     _taker(" as ", rf"(?i:\bwith ){_MIXED}(?=['\"]?(?i: as (?:the |my |its |root )?(?:pass(?:word|phrase|code)?|pw|pin|token|secret)\b))"),
     _taker(
-        "root/|admin/|administrator/",
-        rf"(?<![/\w.-])(?:root|[Aa]dmin(?:istrator)?)/(?=[^\s]{{0,60}}[A-Z])(?=[^\s]{{0,60}}[a-z]){_MIXED}(?![\w/])",
+        "root|admin",
+        rf"(?<![/\w.-])(?:root|[Aa]dmin(?:istrator)?)[/:](?=[^\s]{{0,60}}[A-Z])(?=[^\s]{{0,60}}[a-z]){_MIXED}(?![\w/])",
     ),
     _taker(
-        "user|login|account|cred",
-        r"(?i:\b(?:user(?:name)?|login|account|cred(?:ential)?)s?(?: ?/ ?pass(?:word)?)?(?: ?[:=] ?| are | is ))",
+        "user|login|account|cred|usuario|utilisateur|benutzer|kennung|zugangsdaten|identifiant",
+        r"(?i:\b(?:user(?:name)?|login|account|cred(?:ential)?|usuario|utilisateur|benutzer|kennung|zugangsdaten|identifiant)s?",
+        r"(?: ?/ ?pass(?:word)?)?(?: ?[:=] ?| are | is ))",
         r"[\w.@-]{1,60}(?:/| / |:| and )(?P<value>[^\s/:'\"\\]{4,200})(?![/:\w])",
     ),
+    _taker(
+        "user|login|id|usuario|utilisateur|benutzer|kennung|identifiant",
+        r"(?i:\b(?:user(?:name)?|login|id|usuario|utilisateur|benutzer|kennung|identifiant)[ :=]{1,3})[\w.@-]{1,60},?(?: and| y| et| und)?",
+        rf" (?i:pass|pw|pwd|clave|mdp)[ :=]{{1,3}}{_MIXED}",
+    ),
+    _taker("chpasswd", r"^[ \t-]{0,40}[a-z][\w.-]{0,31}:(?!RANDOM$)(?P<value>[^\s:]{6,200})$"),
     # ---- nobody: what it is says enough
     _taker("pin|puk|tan|otp", r"\b(?:PIN|PUK|TAN|OTP)(?:[ -]?(?:code|number))?(?: (?:is|was))?[ :=]{1,3}(?P<value>\d{4,8})(?![\w.])"),
+    _taker("code", r"(?i:\b(?:verification|one-time|authentication|2fa|mfa|security|access) code(?: is|:)? )(?P<value>\d{6,8})(?![\w.])"),
+    _taker("passw", rf"(?i:passw(?:or)?d)[ \t]{{0,4}}\n[ \t]{{0,20}}(?=\S{{0,60}}[A-Z])(?=\S{{0,60}}[a-z]){_MIXED}(?=[ \t]{{0,20}}$)"),
     _taker(
         "licen",
         r"(?i:\blicen[cs]e\b[^\n]{0,20}[ :=\"'])(?=[A-Z0-9-]{0,60}\d)(?P<value>(?:[A-Z0-9]{4,6}-){2,7}[A-Z0-9]{4,6})(?![\w-])",
@@ -123,6 +145,13 @@ _TAKERS = (
     _taker("licen", rf"(?i:\blicen[cs]e\b)[^\n]{{0,40}}\bkey[ :=]{{1,3}}{_MIXED}"),
 )
 _STORED = re.compile(r"\bvault[ \t]{1,4}(?:kv[ \t]{1,4}(?:put|patch)|write)[ \t][^\n]{1,400}")
+# What Kubernetes keeps in a Secret: each of its lines has a name that its owner chose.
+_KEPT = re.compile(
+    r"^(?P<indent>[ \t]{0,20})(?:stringData|data):[ \t]{0,8}\n"
+    r"(?:(?P=indent)[ \t]{1,8}[\w.-]{1,100}:[ \t][^\n]{1,4000}(?:\n|\Z)){1,60}",
+    re.MULTILINE,
+)
+_KEPT_VALUE = re.compile(r"(?<=: )[ \t]{0,8}[^\s|>][^\n]{2,4000}")
 _ASSIGNED = re.compile(r"(?<==)[^\s@]\S{2,200}")
 # Programs that log in, by these options; `loose`: by any word of theirs.
 _OPENS = r"-[aAbckKpPuUwWX]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
@@ -149,6 +178,8 @@ def without(text: str, gone: Callable[[str], str]) -> str:
             text = taker.pattern.sub(hidden, text)
     if "vault" in text:
         text = _STORED.sub(lambda match: _ASSIGNED.sub(lambda value: gone(value.group()), match.group()), text)
+    if "kind: secret" in small:
+        text = _KEPT.sub(lambda match: _KEPT_VALUE.sub(lambda value: gone(value.group()), match.group()), text)
     return _LOGIN.sub(lambda command: _without_options(command, gone), text)
 
 

@@ -90,7 +90,7 @@ def look_ahead(variables: frozenset[tuple[str, str]]) -> None:
     named += [
         _entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in (*_PLAIN, *_PIPES, *_TOOLKITS)
     ]
-    named += [_parts(entry) for name, value in variables if name in _TOOLKITS for entry in _entries(name, value)]
+    named += [parts(entry) for name, value in variables if name in _TOOLKITS for entry in _entries(name, value)]
     trust.begin(entry for entries in named for entry in entries if os.path.isabs(entry))
 
 
@@ -185,7 +185,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     if name in _PLAIN:
         return trust.changeable(place) is None
     if name in _TOOLKITS:  # some programs take ~ for a home, others for a name
-        return _toolkit(place) is None and (home == entry or _toolkit(home) is None)
+        return toolkit(place) is None and (home == entry or toolkit(home) is None)
     if home != entry:
         return False
     if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
@@ -219,12 +219,12 @@ def _bare(word: str) -> tuple[str, ...]:
     return (word, word[2:]) if word.startswith("-") else (word,)
 
 
-def _toolkit(folder: str) -> str | None:
-    """Of a toolkit, what programs load: its profilers and samples are ten times as much."""
-    return trust.changeable(folder) or next(filter(None, (_seen_once(part) for part in _parts(folder))), None)
+def toolkit(folder: str) -> str | None:
+    """Why root loads nothing of a toolkit. Looked at is what programs load: its profilers and samples are ten times as much."""
+    return trust.changeable(folder) or next(filter(None, (_seen_once(part) for part in parts(folder))), None)
 
 
-def _parts(folder: str) -> list[str]:
+def parts(folder: str) -> list[str]:
     return [os.path.join(folder, part) for part in _PARTS]
 
 
@@ -232,7 +232,7 @@ def _parts(folder: str) -> list[str]:
 def _seen_once(folder: str) -> str | None:
     """The same for the places of variables, which every child asks about: a check lasts seconds. /bin and /usr/bin may be one folder."""
     if os.path.normpath(folder) in trust.PREFIXES:
-        return next(filter(None, (trust.tree(part) for part in _parts(folder))), None)
+        return next(filter(None, (trust.tree(part) for part in parts(folder))), None)
     real = os.path.realpath(folder)
     return trust.tree(folder) if real == folder else trust.changeable(folder) or _seen_once(real)
 

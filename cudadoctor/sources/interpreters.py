@@ -73,7 +73,7 @@ def look_ahead(given: str | None) -> None:
         path = _meant()[0] if given is None else None
         if path is not None:  # the largest of them
             prefixes, _ = _prefixes(path)
-            trust.begin(place for prefix in prefixes for place in _trees(prefix))
+            trust.begin((*(place for prefix in prefixes for place in _trees(prefix)), *inherited.parts(_TOOLKIT)))
         inherited.look_ahead(frozenset(os.environ.items()))
 
 
@@ -155,6 +155,7 @@ def _written(path: str, word: str) -> str:
 
 
 _LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks below /usr/local as well
+_TOOLKIT = "/usr/local/cuda"  # where Numba looks for its compiler though nobody names it
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
 _WORD = re.compile(r"[A-Za-z_]\w{0,100}")
 _PATHS = re.compile(r"[\"'](/[^\"'\n]+)[\"']")
@@ -255,7 +256,7 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
 
 def refusal(path: str) -> str | None:
     """Why an interpreter may not be run, as the end of a sentence that begins with its path; None where it may. What it reads before its
-    first line counts: its settings, its library and its packages, however deep."""
+    first line counts: its settings, its library and its packages, however deep; and the toolkit that Numba finds unasked."""
     prefixes, bases = _prefixes(path)
     settings = [os.path.join(prefix, *below, "pyvenv.cfg") for prefix in sorted(prefixes) for below in ((), ("bin",))]
     places = [*_settings(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
@@ -265,5 +266,6 @@ def refusal(path: str) -> str | None:
         *((base, trust.refusal(base)) for base in bases),
         *((place, trust.changeable(place)) for place in (*libraries, *places)),
         *((place, trust.tree(place)) for place in _outermost(apart)),
+        (_TOOLKIT, inherited.toolkit(_TOOLKIT)),
     )
     return trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)

@@ -21,21 +21,25 @@ NAME = (
     r"recovery|registration|secret|session|(?:pre)?shared|signing|storage|subscription|unlock|volume|wandb|wep)(?:: |[ _.-])?key"
     r"(?:[_-]?(?:id|base))?|(?<=login\()key|(?-i:SIGN2?)(?==)|"
     r"(?:admin|become|db|ftp|key|mail|require|root|smtp|ssh|store|sudo|trust|user|vault)pass|"
-    r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
+    r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|rootpw|"
     r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
     r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
-    r"parola|heslo|jelsz[o\u00f3]|salasana|l[o\u00f6]senord|adgangskode|passord|[\u015fs]ifre|\ube44\ubc00\ubc88\ud638|"
+    r"\ube44\ubc88|\u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19|m\u1eadt kh\u1ea9u|"
+    r"\u092a\u093e\u0938\u0935\u0930\u094d\u0921|\u03ba\u03c9\u03b4\u03b9\u03ba\u03cc[\u03c2\u03c3]|"
+    r"\u05e1\u05d9\u05e1\u05de\u05d4|\u0433\u0430\u0441\u043b\u043e|\u53e3\u4ee4|\u0631\u0645\u0632 \u0639\u0628\u0648\u0631|"
+    r"kata[ _]sandi|lozinka|geslo|parool|parola|heslo|jelsz[o\u00f3]|salasana|l[o\u00f6]senord|adgangskode|passord|"
+    r"[\u015fs]ifre|\ube44\ubc00\ubc88\ud638|"
     r"\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631|(?<=--)key(?:[_-]string)?|"
     r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|(?<=[?&])(?:key|code|ticket|assertion)|"
     r"session[_-]?id|connection[_-]?string|"
-    r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
+    r"(?P<short>(?<![A-Za-z])(?:auth|clave|dsn|mdp|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
 )
 _VERB = "\u662f\u4e3a\u70ba\u306f\ub294"  # "is", written to the name without a blank
 _NAME = re.compile(rf"{NAME}(?![^\W{_VERB}]|-)", re.IGNORECASE)
 # Between a name and its value: what closes the name and for whom or under which further name it is, a sign, a tag or a type (also YAML's
 # and the shell's next line), and what opens the value.
 _CLOSED = (
-    r"\\{0,3}[\"'`]?[\])]?(?:[ \t]{1,4}(?:for|of)[ \t]{1,4}\S{1,200}(?=:[ \t]))?"
+    r"\\{0,3}[\"'`]?[\])]?(?:[ \t]{1,4}(?:for|of)(?:[ \t]{1,4}\S{1,200}){1,2}(?=:[ \t]))?"
     r"(?:(?:</\w{1,20}>)?[\s,{<]{1,60}[\"']?(?:default|value)[\"']?)?"
 )
 _JOINED = (
@@ -59,7 +63,7 @@ _BLANK = re.compile(
 _TOLD = re.compile(
     r"(?:(?<![\w-])--?[\w.-]{0,60}|\([bru]{0,2}[\"'][\w.-]{0,60}|"
     r"\b(?:arg|env|export|set|setenv|setx|login[ \t]{1,4}\S{1,80})[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}[\w.:-]{0,60}|"
-    r"\b(?:nmcli|rclone[ \t]config)[ \t][^\n]{0,160}[ \t]|\bConvertTo-)$|^[ \t]{0,40}\|",
+    r"\b(?:nmcli|rclone[ \t]config)[ \t][^\n]{0,160}[ \t][\w.-]{0,40}|\bConvertTo-)$|^[ \t]{0,40}\|",
     re.IGNORECASE,
 )
 _WORDS_FOR_ONE = ("pass", "pw", "pwd", "PW")  # of the short ones: what people say of a password
@@ -74,6 +78,7 @@ _QUOTED = {
 _LINE = re.compile(r"(?:[^\n\"']{1,4000}|(?<==)\"[^\"\n]{0,400}\"){1,400}")
 _REST = re.compile(r"\S{1,4000}")
 _STOP = re.compile(r"(?=[,;&][\w.-]{1,40}[=:]|\\{0,3}[\"'](?:[\s,:;)\]}\\]|$)|</|\s)")  # where such a value ends
+_OPAQUE = re.compile(r"(?=\S{0,40}[A-Z])(?=\S{0,40}[a-z])(?=\S{0,40}\d)[\w!$%&*+@^~=#-]{8,80}(?=[,.;)\"']{0,2}(?:\s|$))")
 _SPOKEN = re.compile(r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}")
 _ENDS_LINE = re.compile(r"[\"']?[ \t]{0,40}(?:\||\r?\n|\Z)")
 # What stands in a value's place and is none: a word of a message, a variable, a file's path.
@@ -136,6 +141,8 @@ def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     if _TOLD.search(before):
         return value if value.group()[0] != "-" else None
     said = before.endswith("(") or (blank["is"] is not None and name["short"] in _WORDS_FOR_ONE)
+    if name["short"] in _WORDS_FOR_ONE[1:] and not said:
+        return _OPAQUE.match(text, value.start())
     if (name["short"] is not None and not said) or blank["listed"] or _VERSION.match(value.group()):
         return None
     alone = _ALONE.fullmatch(before) and _ENDS_LINE.match(text, value.end()) and value.group().lower() not in WORDS | USERS

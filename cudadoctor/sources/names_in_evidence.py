@@ -77,7 +77,9 @@ _OF_USERS = tuple(
     for pattern in (
         r"\buid=\d{1,10}\(([^)\n]{1,256})\)",
         rf"\buser ({_NAME})\(uid=",
-        rf"\bof user ({_NAME})\.?$",
+        rf"\bof [Uu]ser ({_NAME})\.?$",
+        rf"\b(?:keyring|crontab|forbidden: User) (?:for )?\"?({_NAME})(?=[\" ]|$)",
+        rf"\blogname: ({_NAME})$",
         rf"\b(?:(?:[Ll]ogged in(?: to \S{{1,80}})?|[Aa]uthenticated|[Ll]ogin|[Rr]unning) as|su -|runuser -u|sudo -u):? [\"'`]?({_NAME})",
         rf"^({_NAME}):(?:\$\w{{1,8}}\$|\{{SS?HA|[x*!]{{1,2}}:\d)",  # htpasswd, shadow, passwd
         rf"\b(?:login|username) ({_NAME})$",  # netrc
@@ -123,6 +125,9 @@ _OF_HOSTS = tuple(
         rf"(?:^|[\s:])({_HOST}):\d+:\d+ \[\d+\] NCCL\b",
         rf"^\[({_HOST}):\d{{3,7}}\] (?:\*\*\*|\[ ?\d|Signal)",
         rf"\bon node ({_HOST}) exited\b",
+        rf"\b[Rr]ank \d{{1,6}} on ({_HOST})(?=[:, ]|$)",
+        rf"\bDISPLAY[=:] ?({_HOST}):\d{{1,3}}(?:\.\d)?\b",
+        rf"\bssh-remote\+({_HOST})",
         rf"\bhost=['\"]({_HOST})['\"]",
         r"\b(?:[Cc]onnect(?:ing|ed)?(?: to)?|[Rr]each(?:ing)?|[Ll]istening on|server at) ([A-Za-z][\w.-]{2,200}):\d{2,5}\b",
         r"^\s{0,20}(?:Host|Node|Machine|Server)(?:[Nn]ame)?: {1,20}([A-Za-z][\w.-]{2,200})$",
@@ -144,6 +149,10 @@ _OF_ACCOUNTS = re.compile(
     r"(?:--account(?:=| )|#SBATCH -A |\b\w{0,20}(?:[Aa]ccount(?:[ _]?[Nn]ame)?|ACCOUNT)[ \t]{0,2}[:=] ?|"
     r"\b(?:srun|sbatch|salloc)\b[^\n]{0,80} -A )"
     r"[\"']?([A-Za-z][\w.-]{1,60})"
+)
+# What somebody called his job or his network. Words that everybody uses for that stay.
+_CALLED = re.compile(
+    r"(\b(?:JobName=|job[-_ ]name[=:] ?)[\"']?|\bE?SSID[=:]? ?\")([A-Za-z][\w.-]{1,80}|(?<=\")[^\"\n]{1,64}(?=\"))", re.IGNORECASE
 )
 # Whose page it is.
 _OF_PAGES = re.compile(r"(\b(?:huggingface\.co|wandb\.ai)/(?:(?:api|datasets|models|spaces)/){0,2})([\w.-]{2,96})(?=/)")
@@ -334,6 +343,7 @@ def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
     for pattern in (_AUTHOR, _OF_GIT):
         text = pattern.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
     text = _OF_PAGES.sub(lambda match: match[1] + (match[2] if known(match[2]) else pseudonyms.user(match[2])), text)
+    text = _CALLED.sub(lambda match: match[1] + (match[2] if known(match[2]) else pseudonyms.of("account", match[2])), text)
     text = _FULL_NAMES.sub(lambda match: (match[1] or match[3] or "") + pseudonyms.user(match[2] or match[4]), text)
     return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)
 

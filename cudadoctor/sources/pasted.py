@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import msgspec
 
@@ -10,14 +11,28 @@ from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.decoding import decoded
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
+MOST_LINES = 2 << 20  # of a text: each takes a hundred bytes of memory and more, however short it is
 LONG = 8 << 20  # bytes of a text from which it is read without emoji: a single one makes all of it four times as large in memory
+_LINE_END = re.compile(rb"\r\n?|\n")
 _ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # in UTF-8
 _TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 
 def output_of(content: bytes | Content) -> Item:
     """What a program printed, as evidence: all of it is the program's, and nobody speaks in it."""
-    return msgspec.structs.replace(_item(content if isinstance(content, Content) else Content(content)), what=OUTPUT)
+    return msgspec.structs.replace(_item(_last_lines(content)), what=OUTPUT)
+
+
+def _last_lines(content: bytes | Content) -> Content:
+    """As many lines of it as are read: the last, as of a text that is too long. A program that draws its progress writes a million."""
+    content = Content(content) if isinstance(content, bytes) else content
+    body = content.body
+    more = body.count(b"\n") + body.count(b"\r") - body.count(b"\r\n") - MOST_LINES
+    if more <= 0:
+        return content
+    start = next(islice(_LINE_END.finditer(body), more - 1, None)).end()
+    said = f"Only the last {MOST_LINES} lines of the text were read."
+    return Content(body[start:], content.left_out or said, content.lines_before + more)
 
 
 def _item(content: Content) -> Item:
@@ -31,7 +46,7 @@ def _item(content: Content) -> Item:
 
 def evidence_of(content: bytes | Content, *, printed: bool = False) -> Evidence:
     """Evidence that is nothing but this text. `printed`: by a program."""
-    content = Content(content) if isinstance(content, bytes) else content
+    content = _last_lines(content)
     remarks = (content.left_out,) if content.left_out is not None else ()
     return Evidence(items=(output_of(content) if printed else _item(content),), origin="text", platform="unknown", remarks=remarks)
 

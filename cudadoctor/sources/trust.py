@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from cudadoctor.sources import owners
+from cudadoctor.sources import linked, owners
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _MOST_LINKS = 40  # as in the kernel
@@ -32,7 +32,7 @@ _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that 
 
 def refusal(path: str) -> str | None:
     """Why this program may not be executed, as the end of a sentence that begins with its path; None where it may."""
-    return in_working_directory(path) or changeable(path) or _run_by_others(path)
+    return in_working_directory(path) or changeable(path) or _run_by_others(path) or _loads_of_others(path)
 
 
 def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
@@ -41,10 +41,16 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
     line = _first_line(path) if as_root() and depth else b""
     for word in line[2:].split() if line.startswith(b"#!") else ():
         place = os.path.join(os.sep, os.fsdecode(word))  # children stand in /
-        why = (changeable(place) or _run_by_others(place, depth - 1)) if os.path.exists(place) else None
+        why = (changeable(place) or _run_by_others(place, depth - 1) or _loads_of_others(place)) if os.path.exists(place) else None
         if why is not None:
             return f"is run by {place}, which {why}"
     return None
+
+
+def _loads_of_others(path: str) -> str | None:
+    """For root: whether a program is loaded by, or has its libraries from, a place that somebody else may change."""
+    looked = ((place, changeable(place)) for place in (linked.places(path) if as_root() else ()))
+    return next((f"loads {place}, which {why}" for place, why in looked if why is not None), None)
 
 
 def _first_line(path: str) -> bytes:

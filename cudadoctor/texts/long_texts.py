@@ -39,7 +39,7 @@ def shortened(evidence: Evidence, literals: Callable[[], Literals]) -> Short:
                 numbering[item.source] = tuple(number + before for number in numbers)
                 item = msgspec.structs.replace(item, stdout=text)
             elif before:
-                numbering[item.source] = range(before + 1, before + text.count("\n") + 2)
+                numbering[item.source] = range(before + 1, before + len(text) + 2)  # no text has more lines than letters
             if not repeated and numbers is not None:
                 remarks.append(
                     f"Of the {item.source} {len(numbers)} lines were read, where what is known here stands first and last: "

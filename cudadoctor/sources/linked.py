@@ -1,0 +1,75 @@
+"""What a program's own file says is loaded with it: its loader, and the folders in which its libraries are looked for first.
+
+Source of the format: elf(5), ld.so(8).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+_OF_64_BITS = b"\x7fELF\x02\x01"  # and the order of bytes of all machines that have CUDA
+_LOAD, _DYNAMIC, _LOADER = 1, 2, 3  # kinds of segments
+_STRINGS, _OLD_FOLDERS, _FOLDERS = 5, 15, 29  # entries of the dynamic segment
+_MOST_SEGMENTS, _MOST_ENTRIES, _LONGEST = 256, 4096, 4096
+_ENTRY = 16  # bytes
+
+
+class _Segment(NamedTuple):
+    """A piece of the program: of which kind, where it is in the file and in memory, and its size in the file."""
+
+    kind: int
+    offset: int
+    memory: int
+    size: int
+
+
+def places(path: str) -> tuple[str, ...]:
+    """Their paths, as a child that stands in / gets them; none where the file is no such program or says nothing."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            named = list(_named(stream))
+    except (OSError, OverflowError, ValueError, struct.error):
+        return ()
+    own = os.path.dirname(os.path.realpath(path))
+    each = (place.replace("${ORIGIN}", own).replace("$ORIGIN", own) for text in named for place in text.split(":"))
+    return tuple(dict.fromkeys(os.path.join(os.sep, place) for place in each))
+
+
+def _named(stream: IO[bytes]) -> Iterator[str]:
+    segments = _segments(stream)
+    for kind, offset, _, size in segments:
+        if kind == _LOADER:
+            yield _text(stream, offset, size)
+        elif kind == _DYNAMIC:
+            stream.seek(offset)
+            table = stream.read(min(size, _MOST_ENTRIES * _ENTRY))
+            entries = list(struct.iter_unpack("<qQ", table[: len(table) // _ENTRY * _ENTRY]))
+            strings = next((_in_file(segments, value) for tag, value in entries if tag == _STRINGS), None)
+            for tag, value in entries if strings is not None else ():
+                if tag in (_OLD_FOLDERS, _FOLDERS):
+                    yield _text(stream, strings + value, _LONGEST)
+
+
+def _segments(stream: IO[bytes]) -> list[_Segment]:
+    head = stream.read(64)
+    if not head.startswith(_OF_64_BITS):
+        return []
+    (start,), (width, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+    stream.seek(start)
+    table = stream.read(width * min(count, _MOST_SEGMENTS))
+    rows = (struct.unpack_from("<IIQQQQ", table, at) for at in range(0, len(table) - 39, max(width, 56)))
+    return [_Segment(kind, offset, memory, size) for kind, _, offset, memory, _, size in rows]
+
+
+def _in_file(segments: list[_Segment], address: int) -> int | None:
+    """Where in the file an address of memory comes from."""
+    loaded = (one for one in segments if one.kind == _LOAD and one.memory <= address < one.memory + one.size)
+    return next((one.offset + address - one.memory for one in loaded), None)
+
+
+def _text(stream: IO[bytes], start: int, size: int) -> str:
+    stream.seek(start)
+    return os.fsdecode(stream.read(min(size, _LONGEST)).partition(b"\0")[0])
