@@ -44,7 +44,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 def typed(text: Text) -> tuple[Typed, ...]:
     lines = text.plain_lines
-    prompts = [index for index in _maybe(lines) if lines[index][:1] not in "|+" and is_prompt(lines[index])]
+    prompts = [index for index, line in enumerate(lines) if _SIGN.search(line) and line[:1] not in "|+" and is_prompt(line)]
     found = []
     for index, end in pairwise([*prompts, len(lines)]):
         named = _HOST.match(lines[index])
@@ -76,19 +76,6 @@ def prompts(text: Text) -> Callable[[int], str | None]:
         return shown[at] if at >= 0 else None
 
     return prompt_of
-
-
-def _maybe(lines: list[str]) -> Iterator[int]:
-    """Indexes of the lines that hold the sign of a prompt, found in one pass."""
-    joined = "\n".join(lines)
-    index, at = 0, 0
-    while (sign := _SIGN.search(joined, at)) is not None:
-        index += joined.count("\n", at, sign.start())
-        yield index
-        end = joined.find("\n", sign.end())
-        if end < 0:
-            return
-        index, at = index + 1, end + 1
 
 
 def shown(text: Text, speech: Speech) -> Text:

@@ -175,27 +175,25 @@ def _prefix(line: str) -> tuple[int, float | None, bool]:
 # ---------------------------------------------------------------- dates
 # A GPU that a table of nvidia-smi shows well is over what a log of days before tells.
 OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be meant to show its effect
-_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
-_TIME = r"(?P<time>\d\d:\d\d:\d\d)"
-_LONG = lazy(rf"\b[A-Z][a-z]{{2}} (?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME} (?P<year>\d{{4}})\b")
-_ISO = lazy(rf"\b(?P<year>\d{{4}})-(?P<number>\d\d)-(?P<day>\d\d)[T ]{_TIME}")
-_SYSLOG = lazy(rf"^[\s>|]{{0,16}}(?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME}\b")
+# Each with what strptime calls its parts. Syslog's comes last, for it holds no year.
+_DATES = (
+    (lazy(r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\b"), "%b %d %H:%M:%S %Y"),
+    (lazy(r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)"), "%Y-%m-%d %H:%M:%S"),
+    (lazy(r"^[\s>|]{0,16}([A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d)\b"), "%b %d %H:%M:%S"),
+)
 _ROW = lazy(r"^[\s>]{0,16}\|.{0,60}\| {0,4}(?P<address>[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) ")
 
 
 def date_of(line: str, year: int | None = None) -> datetime | None:
     """The date that a line carries; syslog writes no year, so `year` is taken for it."""
-    found = _LONG.search(line) or _ISO.search(line) or (_SYSLOG.match(line) if year is not None else None)
-    if found is None:
-        return None
-    parts = found.groupdict()
-    month = int(parts["number"]) if parts.get("number") else _MONTHS.get(parts.get("month") or "")
-    try:
-        hours = datetime.strptime(parts["time"], "%H:%M:%S")  # noqa: DTZ007 - a log's clock, compared with the same machine's
-        return hours.replace(year=int(parts.get("year") or year or 1), month=month or 0, day=int(parts["day"]))
-    except ValueError:
-        return None
+    for form, parts in _DATES[: 3 if year is not None else 2]:
+        if (found := form.search(line)) is not None:
+            whole = " ".join(found.groups()) + ("" if "%Y" in parts else f" {year}")
+            try:
+                return datetime.strptime(whole, parts if "%Y" in parts else f"{parts} %Y")  # noqa: DTZ007 - compared with the same clock's
+            except ValueError:
+                return None
+    return None
 
 
 def well_since(text: Text) -> dict[str, datetime]:

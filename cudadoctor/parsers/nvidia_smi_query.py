@@ -267,19 +267,14 @@ def lists(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
     last = 0
     for number, line in enumerate(lines, 1):
         found = _LISTED.match(line) if "UUID: GPU-" in line else None
+        instance = _LISTED_MIG.match(line) if gpus and found is None else None
+        if gpus and instance is None and (found is None or int(found["index"]) <= (gpus[-1].index or 0)):
+            yield Smi(gpus=tuple(gpus)), gpus[0].line, last
+            gpus = []
         if found is not None:
-            if gpus and int(found["index"]) <= (gpus[-1].index or 0):
-                yield Smi(gpus=tuple(gpus)), gpus[0].line, last
-                gpus = []
             gpus.append(SmiGpu(index=int(found["index"]), name=found["name"], uuid=found["uuid"], line=number))
-            last = number
-        elif gpus:
-            instance = _LISTED_MIG.match(line)
-            if instance is None:
-                yield Smi(gpus=tuple(gpus)), gpus[0].line, last
-                gpus = []
-            else:
-                gpus[-1] = msgspec.structs.replace(gpus[-1], mig_uuids=(*gpus[-1].mig_uuids, instance["uuid"]))
-                last = number
+        elif instance is not None:
+            gpus[-1] = msgspec.structs.replace(gpus[-1], mig_uuids=(*gpus[-1].mig_uuids, instance["uuid"]))
+        last = number if gpus else last
     if gpus:
         yield Smi(gpus=tuple(gpus)), gpus[0].line, last

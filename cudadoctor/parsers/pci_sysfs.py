@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
@@ -68,13 +70,9 @@ def _function(text: Text, address: str, entry: _Entry) -> PciFunction:
 
 def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
     """One quote for each run of neighbouring lines."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return [text.quote(first, last) for first, last in runs]
+    runs = groupby(enumerate(numbers), key=lambda entry: entry[1] - entry[0])
+    lines = [[number for _, number in run] for _, run in runs]
+    return [text.quote(run[0], run[-1]) for run in lines]
 
 
 def parse_names(text: Text) -> Output:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
@@ -159,13 +160,10 @@ class Quoting:
 
 def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
     """Ranges of lines, one after another, that belong together."""
-    start = None
-    for index in range(len(lines) + 1):
-        if index < len(lines) and belongs(index):
-            start = index if start is None else start
-        elif start is not None:
-            yield range(start, index)
-            start = None
+    for so, run in groupby(range(len(lines)), key=belongs):
+        indexes = list(run)
+        if so:
+            yield range(indexes[0], indexes[-1] + 1)
 
 
 def _searched(lines: Sequence[str]) -> Iterator[int]:

@@ -6,7 +6,9 @@ Where the text holds /etc/os-release or `lsb_release -a` the parser os_release c
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +17,7 @@ from cudadoctor.knowledge.systems import Distributions
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
 from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.literals import Literals
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -72,7 +75,7 @@ class Names:
         self.ids = frozenset(name for row in known.distribution for name in (row.id, *row.names))
         self._families = {row.id: row.family for row in known.distribution}
         self._rolling = frozenset(row.id for row in known.distribution if row.rolling)
-        self._hints, self.kernels = known.words["hints"], [(lazy(row.form), row) for row in known.kernel]
+        self._hints, self.kernels = Literals(known.words["hints"]), [(lazy(row.form), row) for row in known.kernel]
         self._ubuntu, self._debian = named["ubuntu"], named["debian"]
 
     def parse(self, text: Text) -> Output:
@@ -106,23 +109,10 @@ class Names:
 
     def _spots(self, body: str) -> list[int]:
         """The lines that hold one of the words, counted from 0."""
-        places: set[int] = set()
-        for start, end in ((0, _ENDS), (max(_ENDS, len(body) - _ENDS), len(body))):
-            for word in self._hints:
-                at = body.find(word, start, end)
-                for _ in range(_MOST_HITS):
-                    if at < 0:
-                        break
-                    places.add(at)
-                    at = body.find(word, at + len(word), end)
-        found: list[int] = []
-        number = before = 0
-        for place in sorted(places):
-            number += body.count("\n", before, place)
-            before = place
-            if not found or found[-1] != number:
-                found.append(number)
-        return found
+        ends = ((0, body[:_ENDS]), (max(_ENDS, len(body) - _ENDS), body[max(_ENDS, len(body) - _ENDS) :]))
+        places = {start + at for start, end in ends for found in self._hints.places(end).each() for at in found[:_MOST_HITS]}
+        starts = list(accumulate((len(line) + 1 for line in body.split("\n")), initial=0))
+        return sorted({bisect_right(starts, place) - 1 for place in places})
 
     def _statements(self, line: str, index: int) -> Iterator[Statement]:
         """What one line says, by each way in which it may say it."""
