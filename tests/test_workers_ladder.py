@@ -464,8 +464,7 @@ def test_a_reader_that_is_gone_ends_the_worker_quietly(stub: Path) -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
-        while b'"devices", "status"' not in child.stdout.readline():
-            pass
+        assert any(b'"devices", "status"' in line for line in child.stdout)
         child.stdout.close()
         child.stdin.write(b"go\n")
         child.stdin.close()

@@ -40,9 +40,10 @@ class RungError(Exception):
 
 
 class Capture:
-    """Takes over descriptors 1 and 2 and keeps, within bounds, what is written to them."""
+    """Takes over descriptors 1 and 2 and keeps, within bounds, what is written to them. `errors`: where descriptor 2 led before."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: int) -> None:
+        self.errors = errors
         self.libc: Any = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None) if NO_CTYPES is None else None
         source, self._sink = os.pipe()
         try:
@@ -80,13 +81,16 @@ class Capture:
             self._news.wait_for(lambda: mark in self._seen, timeout=2.0)
             self._seen = self._seen.replace(mark, b"")
 
-    def tell_at_exit(self, errors: int) -> None:
+    def tell_at_exit(self) -> None:
         """Where a library itself ends the process (OpenBLAS without memory does), what it said last goes where it meant it to go."""
-        if hasattr(self.libc, "__cxa_atexit"):  # the way to register that every C library of Linux exports
-            self._told = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
-                lambda _: os.write(errors, self.text().encode("utf-8", "replace")) and None
-            )
-            self.libc.__cxa_atexit(self._told, None, None)
+        register = getattr(self.libc, "__cxa_atexit", None)  # what atexit is to every C library of Linux
+        if register is not None:
+
+            def tell(_: object) -> None:
+                os.write(self.errors, self.text().encode("utf-8", "replace"))
+
+            self._told = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(tell)
+            register(self._told, None, None)
 
     def clear(self) -> None:
         """Forget what was written so far."""
@@ -194,7 +198,6 @@ def started() -> Worker:
         faulthandler.enable(errors)  # a crash inside a library shows its Python stack to the parent
     except (ImportError, OSError, RuntimeError, ValueError):
         pass
-    capture = Capture()
-    capture.tell_at_exit(errors)
+    capture = Capture(errors)
     follow_parent()
     return Worker(out, capture)

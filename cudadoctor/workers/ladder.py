@@ -209,6 +209,7 @@ def driver_half(arguments: list[str], say: Callable[[bytes], object]) -> None:
 def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
     """The second: imports Numba at once, and lets it meet the driver when that is seen to work. Whatever fails here is said on its rung."""
     worker, limit = climbing.started(), climbing.option(arguments, "--limit-seconds")
+    worker.capture.tell_at_exit()
     try:
         steps: Any = sibling("numba_steps")
         steps.ahead()
