@@ -30,7 +30,7 @@ _CRASHES = {
     0xC0000005: "access violation", 0xC00000FD: "stack overflow", 0xC0000135: "a DLL was not found", 0xC0000139: "a DLL lacks a function",
     0xC000013A: "Ctrl-C", 0xC0000142: "a DLL did not start", 0xC0000374: "heap damaged", 0xC0000409: "aborted by a check",
 }  # fmt: skip
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU"}
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}
 
 
 class Record(msgspec.Struct, frozen=True):
