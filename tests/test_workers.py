@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -277,7 +278,9 @@ def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(dev
     worker = load("processes")
     with subprocess.Popen(["true"]) as ending, subprocess.Popen(["true"]) as left:
         wait_until(lambda: letter(ending.pid) == letter(left.pid) == "Z")
-        monkeypatch.setattr(worker.time, "sleep", lambda _: ending.wait())
+        looks = iter([lambda: None, ending.wait])
+        monkeypatch.setattr(worker, "time", SimpleNamespace(sleep=lambda _: next(looks)()))
+        monkeypatch.setattr(sys, "argv", ["processes.py", "--looks", "2"])
         found = worker.add_stat(worker.table_from_proc())
         assert found[ending.pid]["letter"] == "Z"
         worker.leave_what_lasts(found, set(), str(device))

@@ -6,7 +6,7 @@ psutil names the processes; where it cannot be imported, /proc is read directly.
 there is, and nobody says what each holds open.
 
 Options: `--doctor PID` leaves out that process and all it started (default: the parent); `--device-prefix PATH` says what a
-device's path begins with.
+device's path begins with; `--looks N` how often a passing state is looked at again.
 """
 
 from __future__ import annotations
@@ -122,9 +122,12 @@ def leave_what_lasts(table: Dict[int, Entry], family: Set[int], prefix: str) -> 
     """A process that is just ending is defunct for a moment, and one that asks the driver sleeps for one: such a state counts where it is
     there when looked at again. Where there is no device it matters to nobody, nor does the doctor's own `family`.
     """
-    passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING and pid not in family}
     folder, _, begins = prefix.rpartition("/")
-    if passing and any(name.startswith(begins) for name in listing(folder or "/")):
+    matters = any(name.startswith(begins) for name in listing(folder or "/"))
+    for _ in range(int(option("--looks", "1")) if matters else 0):
+        passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING and pid not in family}
+        if not passing:
+            return
         time.sleep(MOMENT)
         for pid in set(passing) - set(add_stat(dict(passing))):
             del table[pid]
