@@ -1,5 +1,6 @@
 """`python -m cudadoctor`, and the program `cudadoctor`. Ctrl-C while Python still reads the modules ends without a traceback too."""
 
+import atexit
 import gc
 import os
 import sys
@@ -62,6 +63,21 @@ def main() -> None:
     except ImportError as error:
         print(f"cudadoctor is not installed as a whole: {error!r}. Install it anew, in an environment of its own.", file=sys.stderr)
         sys.exit(4)  # exit_codes.CRASHED, which may be missing too
+    except SystemExit as end:
+        if isinstance(end.code, int) and written():
+            atexit._run_exitfuncs()
+            os._exit(end.code)  # Python would first take apart all that was imported and decoded, for a tenth of a second
+        raise
+
+
+def written() -> bool:
+    """Whether both streams took everything; where not, Python's own end says so."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
 
 
 if __name__ == "__main__":
