@@ -552,6 +552,13 @@ def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert "more than 4 MiB" in refused(_tar({"sos_commands/kernel/dmesg": random.Random(1).randbytes(8 << 20)}, "w:gz"))
 
 
+@pytest.mark.parametrize("zeros", [0, 4, 400_000])
+def test_xz_reads_what_stands_behind_zeros(zeros: int) -> None:
+    packed = lzma.compress(b"first ") + bytes(zeros) + lzma.compress(b"second") + bytes(zeros)
+    stream = unpacking._Xz(io.BytesIO(packed))
+    assert b"".join(iter(lambda: stream.read(1 << 16), b"")) == b"first second"
+
+
 def test_xz_gets_no_more_memory_than_its_levels_take() -> None:
     """A stream says itself how far back it looks: 11 MB of one took a gigabyte."""
     far = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]

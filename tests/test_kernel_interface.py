@@ -38,6 +38,12 @@ def test_a_refused_call_is_named_and_a_failed_one_is_not(monkeypatch: pytest.Mon
     assert refused(kernel_interface.read_kernel_interface("")) == found
 
 
+def test_what_an_ended_child_had_not_asked_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kernel_interface._CALLS, "pipe2", lambda: os.kill(os.getpid(), 9))
+    with pytest.raises(OSError, match="the child that asked was ended"):
+        kernel_interface._asked_apart()
+
+
 def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     there = os.path.exists
     monkeypatch.setattr(os.path, "exists", lambda path: path != "/proc/self/stat" and there(path))

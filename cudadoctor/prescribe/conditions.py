@@ -12,7 +12,6 @@ import re
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
-    CONTAINER_STACK,
     DEVICE_NODES,
     DRIVER_FILES,
     KERNEL,
@@ -22,14 +21,13 @@ from cudadoctor.model.values import (
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
-    NVML,
     SECURE_BOOT,
-    SMI,
     TOOLKITS,
     WSL,
 )
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip
 from cudadoctor.prescribe.case import Case, Condition
+from cudadoctor.prescribe.families import OF_REPOSITORY
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
@@ -121,16 +119,8 @@ def _newer_driver_wanted(case: Case) -> bool:
     return not installed or case.driver.branch is None or case.driver.branch > max(installed)
 
 
-# Packages that one repository alone has: of them that is installed, it is set up. negativo17's have other names.
-# Source: https://rpmfusion.org/Howto/NVIDIA, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
-_OF_REPOSITORY = {
-    "fedora": ("xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda"),
-    "rhel": ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-open", "cuda-drivers"),
-}  # fmt: skip
-
-
 def _repository_there(case: Case) -> bool:
-    return any(package.name in _OF_REPOSITORY.get(case.system.family or "", ()) for package in case.packages)
+    return any(package.name in OF_REPOSITORY.get(case.system.family or "", ()) for package in case.packages)
 
 
 def _origin(name: str) -> Condition:
@@ -286,16 +276,6 @@ def _service(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.service is True
 
 
-def _gpus_listed(case: Case) -> bool:
-    smi, nvml = case.get(SMI), case.get(NVML)
-    return bool((smi is not None and smi.gpus) or (nvml is not None and nvml.gpus))
-
-
-def _container_toolkit_installed(case: Case) -> bool:
-    stack = case.get(CONTAINER_STACK)
-    return (stack is not None and stack.toolkit is not None) or any(package.name == "nvidia-container-toolkit" for package in case.packages)
-
-
 def _either(*conditions: Condition) -> Condition:
     return lambda case: any(condition(case) for condition in conditions)
 
@@ -378,9 +358,6 @@ CONDITIONS: dict[str, Condition] = {
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
     ),
     "cpuonly-listed": lambda case: frameworks.told(case, "cpuonly"),
-    # The host's driver was seen to list its GPUs.
-    "gpus-listed": _gpus_listed,
-    "toolkit-installed": _container_toolkit_installed,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.

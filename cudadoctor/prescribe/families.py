@@ -123,8 +123,13 @@ def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driv
     return _packaged(packages, None, need, extra, origin="nvidia", stream=folder)
 
 
-# Packages that NVIDIA's repository for Debian and Ubuntu has, and neither archive.
-OF_NVIDIA = frozenset(("cuda-drivers", "nvidia-open"))
+# Packages that one repository alone has, and not the distribution: of them that is installed, it is set up. negativo17's have other names.
+# Source: https://rpmfusion.org/Howto/NVIDIA, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/
+_OF_NVIDIA = ("cuda-drivers", "nvidia-open")
+OF_REPOSITORY = {
+    "debian": _OF_NVIDIA, "ubuntu": _OF_NVIDIA, "fedora": ("xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda"),
+    "rhel": ("kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", *_OF_NVIDIA),
+}  # fmt: skip
 
 
 def _pinned(need: Need) -> Driver | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, KERNEL, SETTING, WSL, Setting
+from cudadoctor.model.values import CONTAINER_MARKS, CONTAINER_STACK, HYPERVISOR, KERNEL, NVML, SETTING, SMI, WSL, Setting
 from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 
@@ -117,9 +117,22 @@ def _run_installer_possible(case: Case) -> bool:
     return _own_module(case) and case.system.family != "nixos" and case.system.image is None and not packaged
 
 
+def _gpus_listed(case: Case) -> bool:
+    smi, nvml = case.get(SMI), case.get(NVML)
+    return bool((smi is not None and smi.gpus) or (nvml is not None and nvml.gpus))
+
+
+def _container_toolkit_installed(case: Case) -> bool:
+    stack = case.get(CONTAINER_STACK)
+    return (stack is not None and stack.toolkit is not None) or any(package.name == "nvidia-container-toolkit" for package in case.packages)
+
+
 PLACES: dict[str, Condition] = {
     **{f"engine-{name}": _engine(name) for name in ("docker", *(name for name, _ in _ENGINES))},
     "composed": _composed,
+    # The host's driver was seen to list its GPUs.
+    "gpus-listed": _gpus_listed,
+    "toolkit-installed": _container_toolkit_installed,
     "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
     "engine-of-images": lambda case: _engine_of(case) in ("docker", "cdi", "kubernetes", "gvisor"),
     "docker-snap": lambda case: _speaks(case, _SNAP),

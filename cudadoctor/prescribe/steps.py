@@ -23,7 +23,7 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
-from cudadoctor.prescribe.families import OF_NVIDIA, choose
+from cudadoctor.prescribe.families import OF_REPOSITORY, choose
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
@@ -121,7 +121,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     system = of_facts(facts, distro, knowledge)
     if system == Distribution() and _of_windows(root):
         system = from_word("windows", knowledge)
-    if system.family in ("debian", "ubuntu") and any(package.name in OF_NVIDIA for package in facts.value(DRIVER_PACKAGES) or ()):
+    own = OF_REPOSITORY[system.family] if system.family in ("debian", "ubuntu") else ()
+    if any(package.name in own for package in facts.value(DRIVER_PACKAGES) or ()):
         system = msgspec.structs.replace(system, from_nvidia=True)
     gpus = gpus_of(root, facts, knowledge)
     least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)

@@ -160,7 +160,7 @@ class Collector:
             flags = {"--quick": self.plan.quick, "--no-benchmark": without, "--busy": self.plan.busy}
             return own + [flag for flag, given in flags.items() if given]
         if probe.id == "processes":
-            # The driver takes its time to end a process. NVML and cuInit take so long that two looks cost nothing; --quick ends sooner.
+            # The driver takes its time to end a process; --quick takes one look less.
             return ["--doctor", str(os.getpid()), "--looks", "1" if self.plan.quick else "2"]
         if probe.id.startswith("framework-"):
             return [probe.id[len("framework-") :], *(["--devices"] if self.at_gate else [])]

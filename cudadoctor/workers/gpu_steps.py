@@ -112,7 +112,7 @@ def describe(driver: Any, index: int) -> dict[str, Any]:
 
 
 class Gpu:
-    """One visible device. Its primary context is kept, so that Numba later uses the same one."""
+    """One visible device. Its primary context is kept: where one process climbs alone, Numba later uses the same one."""
 
     def __init__(self, driver: Any, described: dict[str, Any]) -> None:
         self.driver, self.index = driver, described["index"]
@@ -135,7 +135,8 @@ class Gpu:
         self.driver.call("cuCtxSetCurrent", context)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        self.has_room_for_one = bool(self.driver.attribute(COMPUTE_MODE, self.device.value)) or free.value < ROOM
+        # A mode that nobody tells may be an exclusive one.
+        self.has_room_for_one = self.driver.attribute(COMPUTE_MODE, self.device.value) != 0 or free.value < ROOM
         return {"memory_free_bytes": free.value}
 
     def memory(self) -> dict[str, Any]:

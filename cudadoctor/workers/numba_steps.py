@@ -1,6 +1,6 @@
 """The last rung: kernels written with Numba run on each GPU, and their results are checked.
 
-Loaded by ladder.py by its path, after the driver's own compiler was seen to work; Numba is imported here and nowhere earlier. Whether
+Loaded by ladder.py by its path; a kernel starts after the driver's own compiler was seen to work, and Numba may be imported ahead. Whether
 its simulator is on is asked before any kernel starts: ten million simulated threads do not end. Four small kernels are compiled once
 and run on every GPU: device printf, double precision in place, 32-bit integers, and `exp`, which needs libdevice.
 """

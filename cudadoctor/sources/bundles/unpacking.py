@@ -126,9 +126,10 @@ class _Xz:
             if not held and (self.decoder.eof or self.decoder.needs_input):
                 held = self.source.read(_PACKED)
             if self.decoder.eof:  # streams may follow one another, and zeros each of them
-                held = held.lstrip(b"\0") or self.source.read(_PACKED).lstrip(b"\0")
-                if not held:
-                    return b""
+                while not (held := held.lstrip(b"\0")):
+                    held = self.source.read(_PACKED)
+                    if not held:
+                        return b""
                 self.decoder = self._next()
             elif not held and self.decoder.needs_input:
                 raise EOFError("it ends before its end mark")
