@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from hatchling.build import build_wheel
 
+from cudadoctor.knowledge import decoding
 from cudadoctor.knowledge.load import Knowledge, KnowledgeError, load
 from cudadoctor.model.explanation import Subject
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion
@@ -469,3 +472,13 @@ def test_load_reads_only_toml_beside_it(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     assert load().causes.keys() == KNOWLEDGE.causes.keys()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_wheel_holds_the_same_knowledge_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        compiled = decoding.apart(wheel.read("cudadoctor/knowledge/compiled.json"))
+    texts = KNOWLEDGE._texts
+    assert {file: decoding.loaded(text) for file, text in compiled.items()} == {file: decoding.loaded(text) for file, text in texts.items()}
+    tables = [file for file in texts if file.startswith("tables/")]
+    assert [decoding.head_of(compiled[file]) for file in tables] == [decoding.head_of(texts[file]) for file in tables]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import tomli
@@ -46,7 +46,7 @@ class Folder(Mapping[str, T]):
 def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
     """The text as a value of that type. With `name` it is the value's id, whether the file repeats it or not."""
     try:
-        raw = tomli.loads(text)
+        raw = loaded(text)
         if name is not None and raw.setdefault("id", name) != name:
             raise ValueError(f"its id is {raw['id']!r}, not the file's name")
         return msgspec.convert(raw, kind)
@@ -54,8 +54,20 @@ def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
         raise KnowledgeError(f"{file}: {error}") from error
 
 
+def loaded(text: str) -> dict[str, Any]:
+    """TOML, or JSON: no TOML begins with a brace."""
+    return cast("dict[str, Any]", msgspec.json.decode(text)) if text.startswith("{") else tomli.loads(text)
+
+
+def apart(compiled: bytes) -> dict[str, str]:
+    """The files of compiled.json, none of them decoded."""
+    return {file: bytes(raw).decode() for file, raw in msgspec.json.decode(compiled, type=dict[str, msgspec.Raw]).items()}
+
+
 def head_of(text: str) -> Table:
     """What a file says of itself: its rows, which may be thousands of lines, are not decoded for it."""
+    if text.startswith("{"):
+        return msgspec.json.decode(text, type=Table)
     raw: dict[str, Any] = {}
     for name in ("meta", "sources"):
         start = text.find(f"\n[{name}]\n")
