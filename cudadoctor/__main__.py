@@ -52,6 +52,10 @@ undo_startup_hooks()
 def main() -> None:
     """The command line. Every import of ours comes behind those lines, and where Ctrl-C is told in a word."""
     try:
+        if sys.argv[1:2] == ["check"] and not {"-h", "--help", "--list"} & set(sys.argv):
+            from cudadoctor.within import asking
+
+            asking.start_ahead()  # on two cores the other one would have nothing to do yet
         from cudadoctor.commands import cli
 
         cli.main()

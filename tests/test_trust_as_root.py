@@ -255,32 +255,47 @@ def test_the_base_of_an_environment_is_looked_through_where_it_really_is(tmp_pat
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_tree_within_another_is_listed_with_it(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the outer one cannot be seen whole, the inner one is listed by itself."""
-    strange, sound = tmp_path / "outer/inner/strange", tmp_path / "outer/inner-beside"
-    for folder in (strange.parent, sound):
+def test_trees_are_listed_together_and_one_within_another_with_it(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all can be seen, each is listed by itself."""
+    outer, apart = tmp_path / "outer", tmp_path / "apart"
+    strange, sound = outer / "inner/strange", outer / "inner-beside"
+    for folder in (strange.parent, sound, apart):
         folder.mkdir(parents=True)
     strange.touch()
     os.chown(strange, 1000, 1000)
-    started: list[str] = []
+    started: list[list[str]] = []
     monkeypatch.setattr(trust, "_ahead", {})
     popen = subprocess.Popen
 
     def counted(argv: list[str], **settings: object) -> subprocess.Popen[bytes]:
-        started.append(argv[1])
-        return popen(["/bin/false"] if argv[1] == str(tmp_path / "outer") and not whole else argv, **settings)  # type: ignore[call-overload]
+        started.append(argv[1 : argv.index("(")])
+        return popen(["/bin/false"] if str(outer) in argv and not whole else argv, **settings)  # type: ignore[call-overload]
 
     monkeypatch.setattr(subprocess, "Popen", counted)
-    trust.begin(map(str, (strange.parent, sound, tmp_path / "outer")))
+    trust.begin(map(str, (strange.parent, sound)))
+    trust.begin(map(str, (outer, apart)))
     assert trust.tree(str(strange.parent)) == f"holds {strange}, which may be written by another user"
     assert trust.tree(str(sound)) is None
-    assert (trust.tree(str(tmp_path / "outer")) or "") == (
+    assert trust.tree(str(apart)) is None
+    assert (trust.tree(str(outer)) or "") == (
         f"holds {strange}, which may be written by another user"
         if whole
         else "cannot be looked through (not every folder of it can be read)"
     )
-    assert started == [str(tmp_path / "outer"), *([] if whole else [str(strange.parent), str(sound)])]
+    together = [[str(strange.parent), str(sound)], [str(apart), str(outer)]]
+    assert started == together + ([] if whole else [[str(apart)], [str(outer)]])
     assert trust._ahead == {}, "a listing serves once"
+
+
+def test_a_tree_within_another_is_not_listed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "outer/inner").mkdir(parents=True)
+    monkeypatch.setattr(trust, "_ahead", {})
+    trust.begin([str(tmp_path / "outer")])
+    trust.begin([str(tmp_path / "outer/inner")])
+    assert len({id(listing) for listing in trust._ahead.values()}) == 1
+    trust.begin([str(tmp_path), str(tmp_path / "outer")])
+    assert trust._ahead[str(tmp_path)].roots == [str(tmp_path)]
+    trust._end_all()
 
 
 def test_a_tree_that_cannot_be_looked_through_in_time_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,9 @@ def knowledge() -> Knowledge:
 
 def judging(*, warm: bool = False) -> closing[Judge]:
     """The child that judges, until the end of the block."""
-    from cudadoctor.within.asking import Judge
+    from cudadoctor.within.asking import started
 
-    return closing(Judge(warm=warm))
+    return closing(started(warm=warm))
 
 
 def _warm() -> None:

@@ -24,9 +24,8 @@ _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before,
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
-_AT_A_TIME = 16  # trees that are listed side by side
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
-_PATIENCE = 15.0  # seconds to look through one tree
+_PATIENCE = 15.0  # seconds to look through what one child lists
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -90,15 +89,18 @@ def tree(folder: str) -> str | None:
 
 
 def begin(places: Iterable[str]) -> None:
-    """As root, begin to list these trees side by side, for who asks for them later. Threads would need memory that a limited shell may not
+    """As root, begin to list these trees in one child, for who asks for them later. A thread would need memory that a limited shell may not
     give. A tree within another is listed with it."""
     find = _find() if as_root() else None
     if find is None:
         return
-    new = {os.path.realpath(place) for place in places} - set(PREFIXES) - _ahead.keys()
-    for place in sorted(filter(os.path.isdir, new))[: max(0, _AT_A_TIME - len(_ahead))]:
-        around = (listing for listing in _ahead.values() if _lies_in(place, listing.root))
-        _ahead[place] = next(around, None) or _Listing(find, place)
+    new = sorted(filter(os.path.isdir, {os.path.realpath(place) for place in places} - set(PREFIXES) - _ahead.keys()))
+    around = {place: listing for place in new for other, listing in _ahead.items() if _lies_in(place, other)}
+    rest = [place for place in new if place not in around]
+    tops = [place for place in rest if not any(place != other and _lies_in(place, other) for other in rest)]
+    if tops:
+        around = {**dict.fromkeys(rest, _Listing(find, tops)), **around}
+    _ahead.update(around)
 
 
 @atexit.register
@@ -141,8 +143,8 @@ def _below(root: str) -> str | None:
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
     listing = _ahead.pop(root, None)
-    if listing is None or (listing.root != root and listing.failure() is not None):
-        listing = _Listing(find, root)
+    if listing is None or (listing.roots != [root] and listing.failure() is not None):
+        listing = _Listing(find, [root])
     failure = listing.failure()
     yield from (path for path in listing.found if _lies_in(path, root))
     if failure is not None:
@@ -150,15 +152,15 @@ def _listed(find: str, root: str) -> Iterator[str]:
 
 
 class _Listing:
-    """`find` on one tree."""
+    """`find` on some trees."""
 
-    def __init__(self, find: str, root: str) -> None:
+    def __init__(self, find: str, roots: list[str]) -> None:
         looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
         quiet = subprocess.DEVNULL
-        self.root = root
+        self.roots = roots
         self.found = ()  # type: tuple[str, ...]
         self._child = subprocess.Popen(
-            [find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
+            [find, *roots, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
         )  # type: subprocess.Popen[bytes] | None
         self._failure = None  # type: OSError | None
 

@@ -49,6 +49,20 @@ class Exhausted(Exception):
         self.part = part
 
 
+_ahead: list[Judge] = []
+
+
+def start_ahead() -> None:
+    """Start the child for a judgement that is to come: it reads its tables while this process still imports its own command line."""
+    if not _ahead:
+        _ahead.append(Judge(warm=True))
+
+
+def started(*, warm: bool) -> Judge:
+    """That one, else one that starts now."""
+    return _ahead.pop() if _ahead else Judge(warm=warm)
+
+
 # ---------------------------------------------------------------- the doctor's side
 class Judge:
     """The child that judges, one after another where one is used up. `close` ends it."""

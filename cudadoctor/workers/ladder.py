@@ -33,7 +33,7 @@ ON_WINDOWS = sys.platform == "win32"
 READ = ("CUDA_", "NUMBA")  # how variables begin that CUDA and Numba read
 MOST_DEVICES = 1024  # slices included; a number beyond it is none
 NUMBA = "numba-kernel"  # the last rung
-DRIVER_WORKS = b"driver\n"
+DRIVER_FOUND, DRIVER_WORKS = b"found\n", b"driver\n"  # what the first half tells the second
 
 
 # ------------------------------------------------------------------ rungs without a context
@@ -140,6 +140,7 @@ def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], objec
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
         why_refused(worker, "report_unreadable" if not found else None)
         return None
+    say(DRIVER_FOUND)
     driver = found["driver"]
     if not worker.climb("init", lambda: initialise(driver)):
         why_refused(worker, "report_openings")
@@ -207,16 +208,22 @@ def driver_half(arguments: list[str], say: Callable[[bytes], object]) -> None:
 
 
 def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
-    """The second: imports Numba at once, and lets it meet the driver when that is seen to work. Whatever fails here is said on its rung."""
+    """The second: imports Numba where there is a driver, and lets it meet the driver when that is seen to work. Whatever fails here is said
+    on its rung."""
     worker, limit = climbing.started(), climbing.option(arguments, "--limit-seconds")
     worker.capture.tell_at_exit()
-    try:
-        steps: Any = sibling("numba_steps")
-        steps.ahead()
-    except BaseException:
-        steps = None
+    steps: Any = None
     for line in orders:
-        if line != DRIVER_WORKS:
+        if line == DRIVER_FOUND:
+            try:
+                steps = sibling("numba_steps")
+                steps.ahead()
+            except BaseException:
+                steps = None
+        elif line == DRIVER_WORKS:
+            if steps is not None:
+                steps.meet_driver()
+        else:
             turn = json.loads(line)
             if limit:
                 climbing.limit_life(float(limit))
@@ -224,8 +231,6 @@ def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
             worker.guard("ladder", lambda turn=turn: climb_numba(worker, turn, arguments))
             worker.emit("done")
             return
-        if steps is not None:
-            steps.meet_driver()
 
 
 def begin_numba(gpu: int) -> None:
