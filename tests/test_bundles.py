@@ -640,6 +640,16 @@ def test_a_cut_archive_gives_what_could_be_read(mode: str) -> None:
     assert report.machine.kernel == "6.18.44-gpu"
 
 
+def test_members_of_gzip_are_counted_and_read_one_after_the_other() -> None:
+    """A million of them without content took half a minute."""
+    began = time.process_time()
+    with pytest.raises(unpacking.BundleError, match="members of gzip"):
+        unpacking.expanded(gzip.compress(b"") * (unpacking.MAX_MEMBERS + 100_000))
+    assert time.process_time() - began < 1.5
+    many = gzip.compress(b"") * 5000 + gzip.compress(b"a") + b"\0" * 100_000 + gzip.compress(bytes(3 << 20)) + b"\0"
+    assert unpacking.expanded(many) == (b"a" + bytes(3 << 20), [])
+
+
 def test_a_cut_gzip_gives_what_could_be_read() -> None:
     whole = gzip.compress(h200().encode())
     report = of(whole[: len(whole) * 2 // 3])

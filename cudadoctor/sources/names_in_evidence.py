@@ -10,6 +10,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby
 
 from cudadoctor.model.evidence import Evidence
@@ -363,9 +364,12 @@ def without_dumped_variables(text: str) -> str:
 
 def _dumped(line: str) -> str:
     found = VARIABLE.match(line)
-    if found is None or ((KEPT_VARIABLES.match(found[2]) or _BUILDS.match(found[2])) and not SECRET_NAME.search(found[2])):
-        return line
-    return found[1] + GONE
+    return line if found is None or _shown(found[2]) else found[1] + GONE
+
+
+@lru_cache(maxsize=1000)
+def _shown(name: str) -> bool:
+    return (KEPT_VARIABLES.match(name) or _BUILDS.match(name)) is not None and SECRET_NAME.search(name) is None
 
 
 # What builds and frameworks read; a text shows these, and a recording of the machine does not need them.

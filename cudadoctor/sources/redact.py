@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -93,7 +93,7 @@ class Redactor:
     # ------------------------------------------------------------ texts
     def text(self, text: str, *, named: bool = True, people: bool = True) -> str:
         """`named`: the text speaks of people. `people`: what is written ada@crunch7 in it is one."""
-        text = _ENCODED.sub(lambda match: _encoded(match.group(), lambda plain: self.text(plain, named=named, people=people)), text)
+        text = _decoded(text, lambda plain: self.text(plain, named=named, people=people))
         text = self.pseudonyms.text(self.replaced(text, self.everywhere[:1]))
         if people:
             text = self.pseudonyms.people_at_hosts(text)
@@ -232,10 +232,15 @@ def escaped(text: str, redact: Callable[[str], str]) -> str:
     return "".join(part if number % 2 else redact(part) for number, part in enumerate(_ESCAPED.split(text)))
 
 
-def _encoded(text: str, redact: Callable[[str], str]) -> str:
-    plain = unquote(text)
-    bare = redact(plain) if "%" not in plain else plain
-    return text if bare == plain else quote(bare, safe="<>")
+def _decoded(text: str, redact: Callable[[str], str]) -> str:
+    """The text with its encoded paths as they read without the code: all at once, each on lines of its own, for redaction keeps lines."""
+    found = list(_ENCODED.finditer(text))
+    plain = {match.group(): unquote(match.group()) for match in found}
+    lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())
+    for code, each in plain.items():
+        bare = each if "%" in each else "\n".join(islice(lines, each.count("\n") + 1))
+        plain[code] = code if bare == each else quote(bare, safe="<>")
+    return _ENCODED.sub(lambda match: plain[match.group()], text)
 
 
 def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:

@@ -7,13 +7,13 @@ than it was is refused; what is cut off gives what could be read, with a remark.
 from __future__ import annotations
 
 import bz2
-import gzip
 import io
 import lzma
 import os
 import tarfile
 import time
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import IO, Protocol
@@ -146,8 +146,39 @@ class _Xz:
             raise _TooMuchError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
 
 
+class _Gzip:
+    """A file of gzip, member after member. The library's own class takes a while for each of them, however empty, and does not count."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self.source, self.held, self.members = source, b"", 0
+        self.decoder = self._next()
+
+    def _next(self) -> zlib._Decompress:
+        self.members += 1
+        if self.members > MAX_MEMBERS:
+            raise _TooMuchError(f"more than {MAX_MEMBERS} members of gzip in a row; not read")
+        return zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """What the next bytes unpack to: at least one byte, but at the end."""
+        while True:
+            held = self.held or self.source.read(io.DEFAULT_BUFFER_SIZE)  # a few: each member gives back what it did not use of them
+            if self.decoder.eof:  # zeros may follow a member
+                while held and not held.strip(b"\0"):
+                    held = self.source.read(_PACKED)
+                if not held:
+                    return b""
+                held, self.decoder = held.lstrip(b"\0"), self._next()
+            given = self.decoder.decompress(held, max(0, size))  # where nothing is held, what it has not given yet
+            self.held = self.decoder.unused_data if self.decoder.eof else self.decoder.unconsumed_tail
+            if given:
+                return given
+            if not held:
+                raise EOFError("it ends before its end mark")
+
+
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[IO[bytes]], _Reads]], ...] = (
-    (b"\x1f\x8b", "gzip", lambda stream: gzip.GzipFile(fileobj=stream)),
+    (b"\x1f\x8b", "gzip", _Gzip),
     (b"\xfd7zXZ\x00", "xz", _Xz),
     (b"BZh", "bzip2", bz2.BZ2File),
 )
