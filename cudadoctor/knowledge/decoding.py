@@ -13,6 +13,7 @@ from cudadoctor.knowledge.tables import Table
 
 T = TypeVar("T")
 F = TypeVar("F")
+_HEAD = ("meta", "sources")
 
 
 class KnowledgeError(ValueError):
@@ -66,10 +67,11 @@ def apart(compiled: bytes) -> dict[str, str]:
 
 def head_of(text: str) -> Table:
     """What a file says of itself: its rows, which may be thousands of lines, are not decoded for it."""
-    if text.startswith("{"):
-        return msgspec.json.decode(text, type=Table)
     raw: dict[str, Any] = {}
-    for name in ("meta", "sources"):
+    if text.startswith("{"):
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        raw = {name: msgspec.json.decode(parts[name]) for name in _HEAD if name in parts}
+    for name in _HEAD:
         start = text.find(f"\n[{name}]\n")
         if start >= 0:
             end = text.find("\n[", start + 1)
