@@ -15,6 +15,7 @@ from cudadoctor.model.evidence import Origin
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
+    CAPABILITIES,
     CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
@@ -167,8 +168,8 @@ def node(path: str, mode: str = "crw-rw-rw-", owner: str = "root", group: str = 
     return DeviceNode(path=path, mode=mode, owner=owner, group=group)
 
 
-def nodes(*names: str, mode: str = "crw-rw-rw-", group: str = "root", absent: tuple[str, ...] = ()) -> DeviceNodes:
-    return DeviceNodes(nodes=tuple(node(f"/dev/{name}", mode, group=group) for name in names), absent=absent)
+def nodes(*names: str, mode: str = "crw-rw-rw-", owner: str = "root", group: str = "root", absent: tuple[str, ...] = ()) -> DeviceNodes:
+    return DeviceNodes(nodes=tuple(node(f"/dev/{name}", mode, owner, group) for name in names), absent=absent)
 
 
 ALL_NODES = ("nvidiactl", "nvidia0", "nvidia-uvm", "nvidia-uvm-tools")
@@ -253,6 +254,7 @@ def healthy() -> dict[Key[Any], Any]:
         DEVICE_NODES_AFTER: nodes(*ALL_NODES),
         MAJORS: {"nvidia": 195, "nvidia-uvm": 510},
         USER: user(),
+        CAPABILITIES: frozenset(),
         KERNEL: Kernel(system="Linux", release=RELEASE),
         ENVIRONMENT: Environment(variables={}, lines={}),
         LIBRARIES: libraries(*DRIVER_LIBRARIES),

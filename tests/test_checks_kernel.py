@@ -15,6 +15,9 @@ from cudadoctor.checks.traces import is_driver_module, is_driver_package
 from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
+    CAP_DAC_OVERRIDE,
+    CAP_MKNOD,
+    CAPABILITIES,
     CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
@@ -124,6 +127,12 @@ CLOSED: State = {
     LADDER: make.ladder("init", code=100, openings={"/dev/nvidiactl": "EACCES"}),
     NVML: make.nvml(4),
 }
+BOUNDED_ROOT: State = {
+    USER: make.user("root", 0, ("root",)),
+    CAPABILITIES: frozenset({CAP_MKNOD}),
+    DEVICE_NODES: make.nodes(*ALL_NODES, mode="crw-rw----", owner="nvidia", group="video"),
+}
+ROOT: State = {USER: make.user("root", 0, ("root",)), CAPABILITIES: frozenset({CAP_DAC_OVERRIDE, CAP_MKNOD})}
 UNSIGNED: State = {
     **make.not_loaded(),
     SECURE_BOOT: True,
@@ -183,6 +192,7 @@ FIRES: list[tuple[str, State, set[str], tuple[Key[Any], ...]]] = [
     ("device-nodes-missing", NO_NODES, set(), (DEVICE_NODES, PCI, CONTAINER_MARKS, NVIDIA_MODPROBE, WSL, TEGRA)),
     ("uvm-unavailable", NO_UVM, set(), (DEVICE_NODES, NVIDIA_MODPROBE, WSL, TEGRA)),
     ("device-permission-denied", CLOSED, set(), (DEVICE_NODES, USER, LADDER, WSL, TEGRA)),
+    ("device-permission-denied", {**CLOSED, **BOUNDED_ROOT}, set(), (DEVICE_NODES, USER, CAPABILITIES, LADDER, WSL, TEGRA)),
     (
         "container-lost-devices",
         {CONTAINER_MARKS: MARKS, LADDER: make.ladder("init", code=999, openings={"/dev/nvidiactl": "EPERM"}), NVML: make.nvml(999)},
@@ -635,7 +645,7 @@ def test_uvm_that_is_there_and_does_not_serve() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        {USER: make.user("root", 0, ("root",))},
+        ROOT,
         {USER: make.user(groups=("ada", "video"))},
         {LADDER: make.ladder()},  # it starts, whatever the mode says
         {DEVICE_NODES: make.nodes(*ALL_NODES)},  # EACCES though the mode allows: a security policy
@@ -647,9 +657,10 @@ def test_permission_is_not_the_cause(state: State) -> None:
     no_blame({**CLOSED, **state}, "device-permission-denied")
 
 
-def test_root_is_not_asked_for_a_mode() -> None:
+def test_root_is_not_asked_for_a_mode_by_its_capability() -> None:
     others = make.DeviceNodes(nodes=tuple(make.node(f"/dev/{name}", "crw-rw----", "nvidia", "nvidia") for name in ALL_NODES))
-    no_blame({**CLOSED, DEVICE_NODES: others, USER: make.user("root", 0, ("root",))}, "device-permission-denied")
+    no_blame({**CLOSED, DEVICE_NODES: others, **ROOT}, "device-permission-denied")
+    assert causes(host({**CLOSED, DEVICE_NODES: others, **ROOT, CAPABILITIES: frozenset({CAP_MKNOD})})) == {"device-permission-denied"}
     no_blame({**CLOSED, DEVICE_NODES: others, USER: make.user("nvidia")}, "device-permission-denied")
     assert "device-permission-denied" in causes(host({**CLOSED, DEVICE_NODES: others}))
 

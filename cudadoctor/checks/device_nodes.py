@@ -26,6 +26,8 @@ from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
+    CAP_DAC_OVERRIDE,
+    CAPABILITIES,
     CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
@@ -214,7 +216,7 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     fact = facts[USER]
     user = fact.need()
-    closed = [node for node in needed(nodes.value) if not allowed(node, user)]
+    closed = [node for node in needed(nodes.value) if not allowed(node, user, facts)]
     climb = told(facts, LADDER, nodes) if closed else None
     if not closed or passed(climb, "init"):
         return
@@ -237,17 +239,25 @@ def needed(nodes: DeviceNodes) -> tuple[DeviceNode, ...]:
     return (*fixed, *gpu_nodes(nodes))
 
 
-def allowed(node: DeviceNode, user: User) -> bool:
-    """Whether mode, owner and group let this user read and write. Root is not asked for a mode."""
-    if user.uid == 0:
-        return True
+def allowed(node: DeviceNode, user: User, facts: Facts) -> bool:
+    """Whether this user may read and write, as the kernel decides it: by mode, owner and group, or by a capability."""
     if node.owner in (user.name, str(user.uid)):
         bits = node.mode[1:3]
     elif node.group in user.groups or node.group == str(user.gid):
         bits = node.mode[4:6]
     else:
         bits = node.mode[7:9]
-    return bits == "rw"
+    return bits == "rw" or _overrides(user, facts)
+
+
+def _overrides(user: User, facts: Facts) -> bool:
+    """Whether no mode binds this process: the kernel asks for CAP_DAC_OVERRIDE, not for the user 0. A text shows none, and its root has it.
+
+    Source: Linux, fs/namei.c (generic_permission).
+    """
+    if user.uid != 0 or facts[DEVICE_NODES].origin == "text":
+        return user.uid == 0
+    return CAP_DAC_OVERRIDE in facts[CAPABILITIES].need()
 
 
 def on_mount_without_devices(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -270,7 +280,7 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     for opening in refused:
         node = nodes.value.find(opening.path)
-        if node is not None and not node.mode.endswith("+") and allowed(node, user.need()):
+        if node is not None and not node.mode.endswith("+") and allowed(node, user.need(), facts):
             quotes = merged(_opening(climb, opening), nodes.line_of(node.line), user.some()[:1])
             yield Clue(cause="security-policy-denies-devices", quotes=quotes, values={"node": node.path, "user": user.need().name})
             return
@@ -365,7 +375,8 @@ CHECK = Check(
     title="Device nodes",
     looks_at="/dev/nvidiactl, /dev/nvidia<N>, /dev/nvidia-uvm before and after the driver was asked: there, and open to this user",
     items=(
-        "dev", "dev-after", "devices", "user", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "pci",
+        "dev", "dev-after", "devices", "user", "capabilities", "modules", "lsmod", "sys-modules",
+        "driver-version", "sys-driver-version", "pci",
         "proc-version", "tegra", "cgroup", "dockerenv", "containerenv", "ldconfig", "driver-libraries", "nvidia-modprobe", "ladder",
     ),
     rules=(

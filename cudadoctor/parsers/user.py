@@ -1,9 +1,9 @@
-"""Who runs this: `id`, a paste whose prompts are all root's, and from /proc/self/status whether that user may make device nodes."""
+"""Who runs this: `id`, a paste whose prompts are all root's, and from /proc/self/status what the kernel lets this process do."""
 
 from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
+from cudadoctor.model.values import CAPABILITIES, USER, User
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 _IDENTITY = lazy(
@@ -14,7 +14,6 @@ _GROUP = lazy(r"(\d{1,10})(?:\(([^)]{1,100})\))?")
 _CAPABILITIES = lazy(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
 _PROMPT = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?\[?(?P<user>[\w.-]{1,64})@(?P<host>[\w.-]{1,64})[: ][^$#%>|]{0,200}[$#%>](?: |$)")
 _CONTAINER = lazy(r"[0-9a-f]{12}")
-CAP_MKNOD = 27  # linux/capability.h
 
 
 def parse_user(text: Text) -> Output:
@@ -36,10 +35,11 @@ def parse_prompts(text: Text) -> Output:
         yield text.fact(USER, User(name="root", uid=0, gid=0), text.quote(named[0][0]), whole=False)
 
 
-def _may_make_nodes(line: str) -> bool | None:
-    """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
+def _capabilities(line: str) -> frozenset[int] | None:
+    """The capabilities of the effective set."""
     found = _CAPABILITIES.match(line)
-    return None if found is None else bool(int(found["bits"], 16) >> CAP_MKNOD & 1)
+    bits = int(found["bits"], 16) if found is not None else 0
+    return None if found is None else frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
 PARSERS = (
@@ -48,8 +48,8 @@ PARSERS = (
     Parser(
         name="capabilities",
         reads=("capabilities",),
-        keys=(MAY_MAKE_NODES.name,),
-        parse=first_line(MAY_MAKE_NODES, _may_make_nodes),
+        keys=(CAPABILITIES.name,),
+        parse=first_line(CAPABILITIES, _capabilities),
         wakes=("CapEff:",),
     ),
 )

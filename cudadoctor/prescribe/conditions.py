@@ -11,18 +11,21 @@ import re
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
+    CAP_DAC_OVERRIDE,
+    CAP_MKNOD,
+    CAPABILITIES,
     CONTAINER_MARKS,
     DEVICE_NODES,
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
     LOADED_DRIVER,
-    MAY_MAKE_NODES,
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
     SECURE_BOOT,
     TOOLKITS,
+    USER,
     WSL,
 )
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip
@@ -276,6 +279,22 @@ def _service(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.service is True
 
 
+def _is_root(case: Case) -> bool:
+    """Root of a container too."""
+    user = case.get(USER)
+    return user is not None and user.uid == 0
+
+
+def _lacks(capability: int) -> Condition:
+    """Root's rights of the machine are known not to be here, as in most containers."""
+
+    def lacks(case: Case) -> bool:
+        held = case.get(CAPABILITIES)
+        return held is not None and capability not in held
+
+    return lacks
+
+
 def _either(*conditions: Condition) -> Condition:
     return lambda case: any(condition(case) for condition in conditions)
 
@@ -317,7 +336,8 @@ CONDITIONS: dict[str, Condition] = {
     # The driver's libraries are from the AUR, which pacman does not know.
     "of-aur": lambda case: case.system.family == "arch" and placeholders(case).get("library_packages") != ("nvidia-utils",),
     # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
-    "nodes-forbidden": lambda case: case.get(MAY_MAKE_NODES) is False,
+    "nodes-forbidden": _lacks(CAP_MKNOD),
+    "root-asked-for-modes": lambda case: _is_root(case) and _lacks(CAP_DAC_OVERRIDE)(case),
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
     "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,

@@ -159,14 +159,16 @@ def _open_to_user(facts: Facts) -> Quotes:
     if found is None:
         return ()
     nodes = found.need()
-    fitting = [node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known))]
+    fitting = [
+        node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known, facts))
+    ]
     return found.line_of(fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
 
 
 def _closed_to_user(facts: Facts) -> bool:
     """The text shows the nodes and this user, whom their mode shuts out: no policy is needed for that."""
     nodes, user = facts.value(DEVICE_NODES), facts.value(USER)
-    return nodes is not None and user is not None and user.uid != 0 and not all(allowed(node, user) for node in needed(nodes))
+    return nodes is not None and user is not None and user.uid != 0 and not all(allowed(node, user, facts) for node in needed(nodes))
 
 
 def _in_container(facts: Facts, lines: Quotes) -> bool:
