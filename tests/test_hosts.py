@@ -18,7 +18,7 @@ from cudadoctor.model.report import Report
 from cudadoctor.sources import recording
 from cudadoctor.sources.redact import redact
 from tests.cases import every
-from tests.command_line import MISLED, evidence_of
+from tests.command_line import MISLED, changed, evidence_of
 from tests.judging import cause_of, report_of
 
 HOSTS = Path(__file__).resolve().parent.parent / "fixtures" / "hosts"
@@ -172,6 +172,24 @@ def test_a_kernel_that_ran_with_another_driver_library_proves_nothing(knowledge:
     report = judge(msgspec.structs.replace(evidence, items=replaced), knowledge)
     assert report.verdict == "undecided"
     assert report.diagnosis.ask[0].command == "printenv LD_LIBRARY_PATH"
+
+
+@pytest.mark.parametrize(
+    ("listed", "opened"),
+    [
+        ("drwxr-xr-x 2 root root 40 /dev/nvidia1", "EISDIR"),  # made by an engine that was told to mount what was not there
+        ("-rw-r--r-- 1 root root 0 /dev/nvidia1", "EACCES"),
+        ("lrwxrwxrwx 1 root root 10 /dev/nvidia1 -> /host/gone", "ENOENT"),
+    ],
+)
+def test_what_stands_in_place_of_the_chosen_node_is_no_device(listed: str, opened: str) -> None:
+    node = "crw-rw-rw- 1 root root 195, 1 /dev/nvidia1"
+    spoiled = {"dev": lambda text: text.replace(node, listed)}
+    spoiled["dev-after"] = spoiled["dev"]
+    spoiled["ladder"] = lambda text: text.replace('"EACCES", "nodev": true', f'"{opened}", "nodev": false')
+    report = judge(changed("h200-chosen-gpu-on-nodev-mount", spoiled), load())
+    assert (report.verdict, cause_of(report)) == ("broken", "device-nodes-missing")
+    assert "/dev/nvidia1" in str(report.diagnosis.root)
 
 
 def test_no_other_place_than_a_node_is_opened_to_devices(knowledge: Knowledge) -> None:

@@ -30,6 +30,11 @@ def _path(entry: Entry, folder: str | None) -> str | None:
     return None if _INSIDE.match(entry.path) else f"/dev/{entry.path}"
 
 
+def _stands_for_node(path: str, entry: Entry, *, pasted: bool) -> bool:
+    """A device, or what stands where a GPU's node belongs; /dev/dri is none. A link that somebody pasted may lead to one."""
+    return entry.mode[0] in "cb" or (_OF_GPU.match(path) is not None and not (pasted and entry.mode[0] == "l"))
+
+
 def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
     nodes: dict[str, DeviceNode] = {}
     absent: dict[str, int] = {}
@@ -53,9 +58,7 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
                 folder.typed(typed)
             continue
         path = _path(entry, folder.listed)
-        if path is not None and (
-            entry.mode[0] in "cb" or (entry.mode[0] == "-" and _OF_GPU.match(path))
-        ):  # a folder such as /dev/dri is no node
+        if path is not None and _stands_for_node(path, entry, pasted=text.pasted):
             nodes[path] = DeviceNode(
                 path=path, mode=entry.mode, owner=entry.owner, group=entry.group, major=entry.major, minor=entry.minor, line=number
             )

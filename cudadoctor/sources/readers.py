@@ -88,9 +88,9 @@ def list_names(path: str) -> str:
     return "".join(f"{name}\n" for name in sorted(os.listdir(path)))
 
 
-def _long(path: str) -> str:
+def _long(path: str, *, followed: bool = False) -> str:
     """One entry as `ls -l` prints it, with the full path; a device shows its numbers instead of a size."""
-    info = os.lstat(path)
+    info = os.stat(path) if followed else os.lstat(path)
     if stat.S_ISCHR(info.st_mode) or stat.S_ISBLK(info.st_mode):
         size = f"{os.major(info.st_rdev)}, {os.minor(info.st_rdev)}"
     else:
@@ -110,14 +110,14 @@ def _name(number: int, *, group: bool = False) -> str:
 
 
 def list_dev(path: str) -> str:
-    """`ls -l` of the entries of /dev that concern a GPU."""
+    """`ls -l` of the entries of /dev that concern a GPU. Of a link what it leads to, as programs find it; itself where that is nothing."""
     lines = []
     for name in sorted(os.listdir(path)):
         if not name.startswith(("nvidia", "dri", "dxg", "nvhost", "nvmap", "kfd")):
             continue
         full = f"{path}/{name}"
         try:
-            lines.append(_long(full))
+            lines.append(_long(full, followed=os.path.exists(full)))
             if stat.S_ISDIR(os.lstat(full).st_mode):
                 lines.extend(_long(f"{full}/{inner}") for inner in sorted(os.listdir(full)))
         except OSError as error:
