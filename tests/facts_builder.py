@@ -254,7 +254,7 @@ def healthy() -> dict[Key[Any], Any]:
         DEVICE_NODES_AFTER: nodes(*ALL_NODES),
         MAJORS: {"nvidia": 195, "nvidia-uvm": 510},
         USER: user(),
-        CAPABILITIES: frozenset(),
+        CAPABILITIES: (),
         KERNEL: Kernel(system="Linux", release=RELEASE),
         ENVIRONMENT: Environment(variables={}, lines={}),
         LIBRARIES: libraries(*DRIVER_LIBRARIES),

@@ -129,10 +129,10 @@ CLOSED: State = {
 }
 BOUNDED_ROOT: State = {
     USER: make.user("root", 0, ("root",)),
-    CAPABILITIES: frozenset({CAP_MKNOD}),
+    CAPABILITIES: (CAP_MKNOD,),
     DEVICE_NODES: make.nodes(*ALL_NODES, mode="crw-rw----", owner="nvidia", group="video"),
 }
-ROOT: State = {USER: make.user("root", 0, ("root",)), CAPABILITIES: frozenset({CAP_DAC_OVERRIDE, CAP_MKNOD})}
+ROOT: State = {USER: make.user("root", 0, ("root",)), CAPABILITIES: (CAP_DAC_OVERRIDE, CAP_MKNOD)}
 UNSIGNED: State = {
     **make.not_loaded(),
     SECURE_BOOT: True,
@@ -660,7 +660,7 @@ def test_permission_is_not_the_cause(state: State) -> None:
 def test_root_is_not_asked_for_a_mode_by_its_capability() -> None:
     others = make.DeviceNodes(nodes=tuple(make.node(f"/dev/{name}", "crw-rw----", "nvidia", "nvidia") for name in ALL_NODES))
     no_blame({**CLOSED, DEVICE_NODES: others, **ROOT}, "device-permission-denied")
-    assert causes(host({**CLOSED, DEVICE_NODES: others, **ROOT, CAPABILITIES: frozenset({CAP_MKNOD})})) == {"device-permission-denied"}
+    assert causes(host({**CLOSED, DEVICE_NODES: others, **ROOT, CAPABILITIES: (CAP_MKNOD,)})) == {"device-permission-denied"}
     no_blame({**CLOSED, DEVICE_NODES: others, USER: make.user("nvidia")}, "device-permission-denied")
     assert "device-permission-denied" in causes(host({**CLOSED, DEVICE_NODES: others}))
 

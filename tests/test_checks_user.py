@@ -847,6 +847,10 @@ def test_shadows_hide_what_is_installed() -> None:
     cuda = (Shadow(module="cuda", path="/home/ada/cuda.py"),)
     assert clue("python-module-shadowed", {PYTHON: with_numba(shadows=cuda)}).values["path"] == "/home/ada/cuda.py"
     assert causes({PYTHON: interpreter(NUMPY, shadows=cuda)}) == set()
+    closed = (Shadow(module="cuda", path="/opt/v/lib/python3.12/site-packages/cuda", owner="cuda-stubs"),)
+    found = clue("python-module-shadowed", {PYTHON: with_numba(shadows=closed)})
+    assert found.values["owner"] == "cuda-stubs"
+    assert "of cuda-stubs" in found.quotes[0].text
     torch = (Shadow(module="torch", path="/home/ada/torch.py"),)
     assert causes({PYTHON: with_numba(shadows=torch)}) == set()
 

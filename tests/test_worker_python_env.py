@@ -257,6 +257,27 @@ def test_python_env_shadows(patient: Patient, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "beside", "closed"),
+    [
+        ("", False, True),  # the first folder with a file of its own is taken, wherever in the path it stands
+        ("__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n", False, False),
+        ("", True, False),  # beside NVIDIA's it hides none of them
+        ("__path__ = []\n", True, True),
+    ],
+)
+def test_python_env_a_package_that_closes_the_name_of_nvidias(
+    patient: Patient, tmp_path: Path, text: str, beside: bool, closed: bool
+) -> None:
+    patient.file("cuda/bindings/driver.so", base=patient.site)
+    place = patient.site if beside else tmp_path / "site-packages"
+    patient.file("cuda/__init__.py", text, base=place)
+    patient.install("cuda-stubs", "1.0", site=place)
+    patient.file("cuda_stubs-1.0.dist-info/RECORD", "cuda_stubs-1.0.dist-info/METADATA,,\ncuda/__init__.py,sha256=x,0\n", base=place)
+    found = [(entry["path"], entry["owner"]) for entry in of(patient.look(PYTHONPATH=str(tmp_path / "site-packages")), "shadow")]
+    assert found == ([(str(place / "cuda"), "cuda-stubs")] if closed else [])
+
+
 def test_python_env_numbas_configuration_file(patient: Patient) -> None:
     patient.file(".numba_config.yaml", "# mine\nenable_cudasim: 1\ncolor_scheme: no\nDISABLE_CUDA: 1\n#disable_cuda: 1\n", patient.project)
     assert [(entry["line"], entry["text"]) for entry in of(patient.look(), "config")] == [(2, "enable_cudasim: 1"), (4, "DISABLE_CUDA: 1")]

@@ -109,17 +109,18 @@ def upper_bound(ranges: str) -> str:
 
 # ---------------------------------------------------------------- python-module-shadowed, pynvml-conflict
 def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A file of the user's that a program started here imports instead of the package."""
+    """What a program started here imports instead of the package."""
     fact = facts[PYTHON]
     if fact.value is None:
         return
     for shadow in fact.value.shadows:
         if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
-            quote = fact.line_with(f"{shadow.path}: hides", words=f"{shadow.path}: hides the package {shadow.module}")
+            quote = fact.line_with(f"{shadow.path}: hides", words=shadow.words)
             # The entry that brought it is the user's to change; the file may be another's.
             folder = shadow.path.rpartition("/")[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
-            values = {"module": shadow.module, "path": shadow.path, **{name: text for name, text in brought.items() if text}}
+            named = {"module": shadow.module, "path": shadow.path, **({"owner": shadow.owner} if shadow.owner is not None else {})}
+            values = {**named, **{name: text for name, text in brought.items() if text}}
             yield in_python(SHADOWED, fact, (quote, *quotes), values)
 
 

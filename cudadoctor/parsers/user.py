@@ -35,11 +35,11 @@ def parse_prompts(text: Text) -> Output:
         yield text.fact(USER, User(name="root", uid=0, gid=0), text.quote(named[0][0]), whole=False)
 
 
-def _capabilities(line: str) -> frozenset[int] | None:
+def _capabilities(line: str) -> tuple[int, ...] | None:
     """The capabilities of the effective set."""
     found = _CAPABILITIES.match(line)
     bits = int(found["bits"], 16) if found is not None else 0
-    return None if found is None else frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
+    return None if found is None else tuple(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
 PARSERS = (

@@ -45,7 +45,7 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "package": _Kind(PythonPackage, lambda one, line, python: said(python, line, _package_words(one)), once=True),
-    "shadow": _Kind(Shadow, lambda one, line, _: said(one.path, line, f"{one.path}: hides the package {one.module}")),
+    "shadow": _Kind(Shadow, lambda one, line, _: said(one.path, line, one.words)),
     "config": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
     "hook": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
     "refused": _Kind(Refused),

@@ -138,6 +138,7 @@ def _files(case: Case) -> Found:
     path = case.value("path") or (case.python.shadows[0].path if case.python is not None and case.python.shadows else None)
     yield "path", path
     yield "software", path
+    yield "owner", case.value("owner")
     if path is not None:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)

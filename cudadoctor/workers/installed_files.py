@@ -41,6 +41,13 @@ def recorded(folder: str) -> Iterator[tuple[str, str]]:
             yield entry[: -len(".dist-info")], "\n" + beginning(os.path.join(home, "RECORD"), MOST_BYTES)
 
 
+def owner(folder: str, inside: str) -> str | None:
+    """The package of a folder that brought a file, by whichever installer."""
+    metadata = (entry for entry in listing(folder) if entry.endswith(".dist-info"))
+    lists = ((entry, "\n" + beginning(os.path.join(folder, entry, "RECORD"), MOST_BYTES)) for entry in metadata)
+    return next((entry.partition("-")[0].lower().replace("_", "-") for entry, text in lists if "\n" + inside + "," in text), None)
+
+
 def difference(path: str, line: str) -> str | None:
     """How a file differs from its line in RECORD; None where it does not, or nobody can tell."""
     value, _, size = line.rpartition(",")

@@ -40,6 +40,7 @@ ESSENTIAL = ("numba", "numba-cuda", "llvmlite", "numpy")
 MODULES = ("numba", "numba_cuda", "llvmlite", "llvmlite/binding", "numpy", "cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
+OF_CUDA = ("bindings", "core", "pathfinder")  # the parts of the namespace `cuda` that numba-cuda imports
 CONFIG_LIMIT = 64 << 10  # characters
 LINE_LIMIT = 300
 PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
@@ -143,13 +144,32 @@ def shadows(folder: str) -> Iterator[tuple[str, str]]:
             yield module, os.path.join(folder, module)
 
 
+def closing(folders: list[str]) -> Iterator[str]:
+    """Packages `cuda` with a file of their own, which close the name that NVIDIA's share: Python takes the first such folder of its whole
+    path, and none of the parts without one. Beside NVIDIA's they do so where they set their own path.
+
+    Source: CPython, Lib/importlib/_bootstrap_external.py (PathFinder).
+    """
+    homes = {folder for folder in folders if any(os.path.isdir(os.path.join(folder, "cuda", part)) for part in OF_CUDA)}
+    for folder in folders if homes else ():
+        text = beginning(os.path.join(folder, "cuda", "__init__.py"))
+        found = bool(text) or os.path.isfile(os.path.join(folder, "cuda", "__init__.py"))
+        shares = any(word in text for word in ("extend_path", "declare_namespace"))
+        if found and not shares and (folder not in homes or "__path__" in text):
+            yield folder
+
+
 def report_shadows(folders: list[str]) -> None:
-    """The working directory and what PYTHONPATH names come before all installed packages."""
+    """The working directory and what PYTHONPATH names come before all installed packages; what closes a name may stand anywhere."""
     places = [FOLDER] + [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for folder in dict.fromkeys(places):
         if os.path.basename(folder) not in ("site-packages", "dist-packages"):
             for module, path in shadows(folder):
                 emit("shadow", module=module, path=path)
+    for folder in closing(folders):
+        if folder not in places or os.path.basename(folder) in ("site-packages", "dist-packages"):
+            owner = sibling("installed_files").owner(folder, "cuda/__init__.py")
+            emit("shadow", module="cuda", path=os.path.join(folder, "cuda"), owner=owner)
 
 
 def report_config() -> None:

@@ -55,10 +55,15 @@ class PythonPackage(Value, frozen=True, kw_only=True):
 
 
 class Shadow(Value, frozen=True, kw_only=True):
-    """A file of the user's that hides a package."""
+    """A file that hides a package: the user's own, or another package's (`owner`)."""
 
     module: str
     path: str
+    owner: str | None = None
+
+    @property
+    def words(self) -> str:
+        return f"{self.path}: hides the package {self.module}" + (f"; it is of {self.owner}" if self.owner is not None else "")
 
 
 class ConfigLine(Value, frozen=True, kw_only=True):
