@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,22 @@ def test_what_stands_in_place_of_the_chosen_node_is_no_device(listed: str, opene
     report = judge(changed("h200-chosen-gpu-on-nodev-mount", spoiled), load())
     assert (report.verdict, cause_of(report)) == ("broken", "device-nodes-missing")
     assert "/dev/nvidia1" in str(report.diagnosis.root)
+
+
+def test_another_gpu_than_the_default_that_is_full_leaves_programs_alone() -> None:
+    """What the recording shows of device 0 is shown of device 1 here, and the other way round."""
+
+    def exchanged(text: str) -> str:
+        for name in ("gpu", "index"):
+            text = re.sub(rf'("{name}"): ([01])\b', lambda found: f"{found[1]}: {1 - int(found[2])}", text)
+        return text
+
+    name = "h200x2-default-gpu-full"
+    assert report_of(name).verdict == "broken"
+    report = judge(changed(name, {"ladder": exchanged}), load())
+    assert (report.verdict, cause_of(report)) == ("degraded", "gpu-memory-held-by-others")
+    assert report.prescription is not None
+    assert any("device 0 by default, which is free" in step.text for step in report.prescription.steps)
 
 
 def test_no_other_place_than_a_node_is_opened_to_devices(knowledge: Knowledge) -> None:

@@ -77,6 +77,8 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
             group = [clue for clue in group if clue.basis != "suspected"]
         effect = min((_effect(clue, cause, rungs, in_bundle=in_bundle) for clue in group), key=EFFECT_ORDER.__getitem__)
         subject = next((clue.subject for clue in group if clue.subject != "machine"), group[0].subject)
+        if effect == "blocks" and cause.in_use and _computed_elsewhere(subject, facts):
+            effect = cause.dormant
         failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
         values = {name: value for clue in reversed(group) for name, value in clue.values.items()}
         cases.append(
@@ -103,6 +105,14 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
             )
         )
     return cases
+
+
+def _computed_elsewhere(subject: str, facts: Facts) -> bool:
+    """Whether programs that take CUDA's device 0, as all do that name none, compute on another GPU than this one."""
+    ladder = facts.value(LADDER)
+    first = ladder.address(0) if ladder is not None else None
+    ran = ladder is not None and any(result.gpu == 0 and result.status == "pass" for result in ladder.result("ptx-kernel"))
+    return ran and first is not None and subject.startswith("gpu:") and subject != f"gpu:{first}"
 
 
 def _title(cause: Cause, values: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Ask, Clue, Conclusion, Crash, Diagnosis, Ignored, Judged, Outcome, Verdict
 from cudadoctor.model.requirements import Ignore, Requirements
-from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, RungName
+from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, Ladder, RungName
 
 PROGRAM_LAYERS = ("toolkit", "python", "program")
 
@@ -68,7 +68,7 @@ def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     open_, unproven = _suspects(cases, cleared, seen.rungs, has_machine=has_machine)
     not_now = not_now or unproven
     complaint = seen.unexplained or _unexplained_framework(named, seen.rungs) or not_now is not None
-    reached = _reached(seen.goal, seen.facts, seen.rungs)
+    reached = _reached(seen.goal, seen.facts, seen.rungs, sure)
     excused = not reached and not blocking and any(case.finding.effect == "blocks" for case in expected)
     grounds = Grounds(
         blocking=bool(blocking),
@@ -171,7 +171,7 @@ def _with(case: Case, **changes: Any) -> Case:
 
 
 # ---------------------------------------------------------------- verdict
-def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
+def _reached(goal: RungName | None, facts: Facts, rungs: Rungs, sure: Sequence[Case]) -> bool:
     if goal is None:
         return facts.why_unknown(COMPUTED) is None
     if goal == "numba-kernel":
@@ -180,8 +180,15 @@ def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
         if facts.there(PYTHON_RAN) is not None or ladder is None or not ladder.devices:
             return False
         ran = {result.gpu for result in ladder.result("numba-kernel") if result.status == "pass"}
-        return rungs.worked(goal) and {device.index for device in ladder.devices} <= ran
+        return rungs.worked(goal) and {device.index for device in ladder.devices} <= ran | _accounted_for(ladder, sure)
     return rungs.worked(goal)
+
+
+def _accounted_for(ladder: Ladder, sure: Sequence[Case]) -> set[int]:
+    """The GPUs that computed nothing for a reason that is found and keeps no program from the others."""
+    found = {(case.finding.subject, rung) for case in sure if case.finding.effect == "degrades" for rung in case.cause.breaks}
+    failed = [result for result in ladder.rungs if result.status == "fail" and result.gpu is not None]
+    return {result.gpu for result in failed if result.gpu is not None and (f"gpu:{ladder.address(result.gpu)}", result.rung) in found}
 
 
 def _may_hold_on(case: Case, goal: RungName | None, rungs: Rungs) -> bool:

@@ -94,6 +94,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     row: str  # the row of the pipeline that shows it
     breaks: tuple[RungName, ...]
     effect: Effect  # where no rung that it breaks was looked at
+    in_use: bool = False  # no fault of the GPU, which serves others: nothing is broken where programs compute on another by default
     dormant: Effect = "degrades"  # where the rungs that it breaks were seen to work; advises: such a set-up may be meant
     signs: str = ""  # what distinguishes it from its neighbours; "not X" says which one to prefer when its evidence is there
     why: str  # plain words: what this means and why it stops a GPU program
