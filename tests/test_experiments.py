@@ -65,7 +65,15 @@ def without(*names: str) -> Machine:
 
 def plan_of(*names: str, proposals: Iterable[Proposal] = (), entries: dict[str, int] | None = None) -> Plan:
     units = KNOWLEDGE.experiments.grouped(names, FAILED.rung)
-    return Plan(failure=FAILED, goal="devices", step="first", proposals=tuple(proposals), units=units, entries=entries or {})
+    return Plan(
+        failure=FAILED,
+        goal="devices",
+        step="first",
+        proposals=tuple(proposals),
+        units=units.groups,
+        likely=units.likely,
+        entries=entries or {},
+    )
 
 
 def concluded(plan: Plan, runs: list[Ran]) -> Conclusion:
@@ -117,8 +125,8 @@ def test_the_likeliest_group_is_asked_first() -> None:
     """Numba's own variables where Numba failed: two runs and the control in place of the halving of all."""
     failed = msgspec.structs.replace(FAILED, rung="numba-kernel")
     units = KNOWLEDGE.experiments.grouped(["CUDA_A", "NUMBA_B", *(f"SITE_{number}" for number in range(60))], "numba-kernel")
-    assert units[0] == ("NUMBA_B",)
-    plan = Plan(failure=failed, goal="numba-kernel", step="first", units=units)
+    assert (units.groups[0], units.likely) == (("NUMBA_B",), 1)
+    plan = Plan(failure=failed, goal="numba-kernel", step="first", units=units.groups, likely=units.likely)
     runs: list[Ran] = []
     while (wanted := experiments.next_try(plan, runs)) is not None:
         works = "NUMBA_B" in wanted.change.unset
@@ -126,6 +134,32 @@ def test_the_likeliest_group_is_asked_first() -> None:
         runs.append(Ran(what=wanted, passed=passed, failed=None if works else failed, seconds=1.0))
     assert [run.what.change for run in runs] == [Change(unset=("NUMBA_B",)), SAME]
     assert all(run.what.straight for run in runs)
+
+
+ORDINARY = [
+    line.partition("=")[0] for line in str(getattr(evidence_of("h200-nodes-exchanged").get("environment"), "stdout", "")).splitlines()
+]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "most"), [("LLVMLITE_ENABLE_X", 6), ("NPY_X", 6), ("SCIPY_X", 6), ("SITE_X", 9), ("NV_LIBNCCL_VERSION", 12)]
+)
+def test_a_variable_is_found_within_the_budget(culprit: str, most: int) -> None:
+    """Among the seventy of a container; a run of Numba takes a second, and there are eight, of which failing ones take half. SciPy is what the traceback goes through."""
+    failed = msgspec.structs.replace(FAILED, rung="numba-kernel")
+    names = {
+        name for name in (*ORDINARY, "NUMBA_CACHE_DIR", "OMP_NUM_THREADS", culprit) if not KNOWLEDGE.experiments.fixed(name, job=False)
+    }
+    units = KNOWLEDGE.experiments.grouped(names | {f"SITE_{number}" for number in range(4)}, "numba-kernel", ["numba", "scipy"])
+    plan = Plan(failure=failed, goal="numba-kernel", step="first", units=units.groups, likely=units.likely)
+    runs: list[Ran] = []
+    while (wanted := experiments.next_try(plan, runs)) is not None:
+        works = culprit in wanted.change.unset
+        runs.append(
+            Ran(what=wanted, passed=("devices", *(("numba-kernel",) if works else ())), failed=None if works else failed, seconds=1.0)
+        )
+    assert [clue.values["variable"] for clue in concluded(plan, runs).clues] == [culprit]
+    assert len(runs) <= most, [len(run.what.change.unset) for run in runs]
 
 
 PROPOSED = Proposal(cause="cuda-visible-devices-hides-all", change=Change(unset=("CUDA_VISIBLE_DEVICES",)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cudadoctor.knowledge.tables import Sourced, Table
 
-What = Literal["keep", "launcher", "job", "granted", "group"]
+What = Literal["keep", "launcher", "job", "granted", "group", "common"]
 
 
 class Rule(Sourced, frozen=True, kw_only=True):
@@ -25,6 +25,13 @@ class Place(Sourced, frozen=True, kw_only=True):
 class ListVariable(Sourced, frozen=True, kw_only=True):
     variable: str
     parting: str
+
+
+class Grouped(NamedTuple):
+    """Variables by groups; so many of the first are the likeliest."""
+
+    groups: tuple[tuple[str, ...], ...]
+    likely: int
 
 
 class Experiments(Table, frozen=True, kw_only=True):
@@ -59,13 +66,21 @@ class Experiments(Table, frozen=True, kw_only=True):
         places = enumerate(self.entries(variable, value))
         return tuple(number for number, place in places if not any(fnmatchcase(place, pattern) for pattern in kept))
 
-    def grouped(self, names: Iterable[str], rung: str) -> tuple[tuple[str, ...], ...]:
-        """The names by groups, the likeliest at this rung first, those of no group last; empty groups left out."""
-        left, found = sorted(names), []
-        for row in sorted((row for row in self.rule if row.what == "group"), key=lambda row: rung not in row.first_for):
-            found.append(tuple(name for name in left if _fits(name, row)))
-            left = [name for name in left if name not in found[-1]]
-        return tuple(group for group in (*found, tuple(left)) if group)
+    def grouped(self, names: Iterable[str], rung: str, packages: Collection[str] = ()) -> Grouped:
+        """The names by groups, the likeliest at this rung first: what is called after one of these packages, then the table's. Those of no
+        group come after them, and what every shell and container has comes last.
+        """
+        rows = sorted((row for row in self.rule if row.what == "group"), key=lambda row: rung not in row.first_for)
+        own = tuple(f"{name.upper()}_*" for name in packages if not any(_fits(f"{name.upper()}_", row) for row in rows))
+        named = Rule(what="group", variables=own, first_for=(rung,), source="the traceback")
+        left, found, likely = sorted(names), [], 0
+        for row in (named, *rows):
+            group = tuple(name for name in left if _fits(name, row))
+            found += [group] if group else []
+            likely += bool(group) and rung in row.first_for
+            left = [name for name in left if name not in group]
+        rest = tuple(name for name in left if not self._is(name, "common")), tuple(name for name in left if self._is(name, "common"))
+        return Grouped((*found, *(group for group in rest if group)), likely)
 
     def _is(self, name: str, what: What) -> bool:
         return any(_fits(name, row) for row in self.rule if row.what == what)

@@ -70,9 +70,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be tried on this machine, likeliest first; pure data that follows from the first judgement.
 
-    `goal`: how far a try may climb. `step`: the Numba kernel that failed, or the first. `units`: variables by groups, and `entries` how
-    many places each of the lists among them has; they are halved where no proposal helps. `own_python`: whether the doctor's
-    interpreter is another one, and may show that it works there.
+    `goal`: how far a try may climb. `step`: the Numba kernel that failed, or the first. `units`: variables by groups, of which so many
+    as `likely` says are the likeliest, and `entries` how many places each of the lists among them has; they are halved where no proposal
+    helps. `own_python`: whether the doctor's interpreter is another one, and may show that it works there.
     """
 
     failure: Failure
@@ -80,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     step: str
     proposals: tuple[Proposal, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
+    likely: int = 0
     entries: dict[str, int] = {}
     toolkits: tuple[str, ...] = ()  # the places to which CUDA_HOME may be set, by the numbers of the changes
     own_python: bool = False

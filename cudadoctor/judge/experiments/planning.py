@@ -9,12 +9,13 @@ from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import hung
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge.diagnose import Seen
-from cudadoctor.knowledge.experiments import Experiments
+from cudadoctor.knowledge.experiments import Experiments, Grouped
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Proposal
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding, Judged
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, GpuProcess, Ladder, Nvml, Smi
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING
@@ -28,6 +29,7 @@ _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
 _ROOM = 2 << 30  # bytes that are free on a GPU
 _OF_MPS = "nvidia-cuda-mps"  # with these words begin the names of its daemon and its server
 _TELLING = 5  # characters of a value that are enough to be meant
+_OF_PACKAGE = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,60})[/\\.]")
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
 
 
@@ -61,9 +63,9 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     if root is None or "environment" in knowledge.cause(root.cause).tries:
         proposals = tuple(_named_first(proposals, _named(free, seen.facts, evidence, table)))
     stated = root is not None and root.basis == "stated"  # by what the rung itself said: then only its own changes are tried
-    units = table.grouped(free, failure.rung) if root is None or (proposals and not stated) else ()
+    units = table.grouped(free, failure.rung, _packages(seen.facts)) if root is None or (proposals and not stated) else Grouped((), 0)
     in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
-    if not proposals and not units:
+    if not proposals and not units.groups:
         return None
     entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
     toolkits, climb = seen.facts.value(TOOLKITS), seen.facts.value(LADDER)
@@ -73,7 +75,8 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
         goal=goal,
         step=next((step.step for step in steps if step.status == "fail"), "first"),  # the Numba kernel that failed first
         proposals=proposals,
-        units=units,
+        units=units.groups,
+        likely=units.likely,
         entries=entries,
         toolkits=tuple(one.path for one in toolkits.toolkits) if toolkits is not None else (),
         own_python=in_python,
@@ -166,6 +169,13 @@ def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experi
             yield Change(unset=(name,))
         elif len(held) == 1:
             yield Change(left_out=(Entry(variable=name, number=held[0]),))
+
+
+def _packages(facts: Facts) -> tuple[str, ...]:
+    """The packages in which the failing rung was, as its tracebacks name them."""
+    climb = facts.value(LADDER)
+    said = "\n".join(one.output for one in (climb.rungs if climb is not None else ()) if one.status != "pass")
+    return tuple(dict.fromkeys(_OF_PACKAGE.findall(said)))
 
 
 def _names(said: str, place: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cudadoctor.model.experiments import SAME, START, Change, Entry, Plan, Ran, Try
 
 MOST = 12  # experiments of one check
-_FEW = 3  # variables of the likeliest group that are taken away before all are
+_FEW = 8  # variables of the likeliest groups that are taken away before all are
 Unit = str | Entry
 
 
@@ -63,14 +63,16 @@ def _search(plan: Plan, runs: Sequence[Ran]) -> Change | Ran | None:
     if not plan.units:
         return None
     every = [list(group) for group in plan.units]
-    likely = [every[:1]] if len(every) > 1 and len(every[0]) <= _FEW else []  # they cost one run, and spare the halving of all
-    for groups in (*likely, every):
-        bare = _removed([unit for group in groups for unit in group])
+    first = max(plan.likely, 1)
+    asked = len(every) > first and sum(map(len, every[:first])) <= _FEW  # they cost one run, and spare the halving of all
+    # Where all of the likeliest did not help, what does is looked for among the others.
+    for away, halved in (*(((every[:first], every[:first]),) if asked else ()), (every, every[first:] if asked else every)):
+        bare = _removed([unit for group in away for unit in group])
         run = _of(bare, runs)
         if run is None:
             return bare
         if run.helped(plan.failure):
-            return _within(_halved(groups, plan, runs), plan, runs)
+            return _within(_halved(halved, plan, runs), plan, runs)
     return None
 
 
