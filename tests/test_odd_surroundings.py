@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.commands import examining
+from cudadoctor.commands import cli, examining
 from cudadoctor.judge.stages import judge
+from cudadoctor.model import exit_codes
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, programs, readers
@@ -148,11 +149,21 @@ def test_a_shells_limit_on_processor_time_does_not_end_the_doctor() -> None:
     assert done.stdout.endswith("goes on\n"), done
 
 
-@pytest.mark.parametrize(("limit", "warned"), [("67108864", True), ("2147483648", False), ("max", False)])
+@pytest.mark.parametrize(("limit", "warned"), [("134217728", True), ("2147483648", False), ("max", False)])
 def test_a_control_group_that_may_end_the_doctor_is_told_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: str, warned: bool
 ) -> None:
     text = f"/sys/fs/cgroup/job/memory.max:{limit}\n/sys/fs/cgroup/memory.max:max\n/sys/fs/cgroup/job/pids.max:20\n"
     monkeypatch.setattr(readers, "read_control_group", lambda path: text)
     examining._warn_of_little_memory()
-    assert ("may use 64 MiB of memory (/sys/fs/cgroup/job/memory.max)" in capsys.readouterr().err) is warned
+    assert ("may use 128 MiB of memory (/sys/fs/cgroup/job/memory.max)" in capsys.readouterr().err) is warned
+
+
+def test_nothing_is_begun_in_a_control_group_that_would_end_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(readers, "read_control_group", lambda path: "/sys/fs/cgroup/memory.max:67108864\n")
+    with pytest.raises(SystemExit) as end:
+        cli.cli(["check", "--format", "json"], standalone_mode=False)
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (exit_codes.UNDECIDED, "")
+    assert "may use 64 MiB of memory (/sys/fs/cgroup/memory.max)" in said.err
+    assert "nothing was examined" in said.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 
 from cudadoctor.commands import gathering, terminal
 from cudadoctor.commands import options as groups
+from cudadoctor.model import exit_codes
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json")
 _LEAST_MEMORY = 300 << 20  # bytes; measured on an H100: with 300 MB a kernel ran, with 220 MB the kernel's process was killed
+_LEAST_OF_ALL = 96 << 20  # bytes; measured: the processes of a check hold 90 MB before the first of them loads CUDA
 BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 shown = groups.shown
 quick_option = click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
@@ -74,7 +77,7 @@ def _meant(options: dict[str, Any]) -> None:
 
 
 def _warn_of_little_memory() -> None:
-    """Before the kernel ends the examination, and no word of it is written."""
+    """Before the kernel ends the examination, and no word of it is written. Where it surely would, nothing is begun."""
     from cudadoctor.sources import readers
 
     try:
@@ -83,12 +86,16 @@ def _warn_of_little_memory() -> None:
         return
     limits = [line.rpartition(":") for line in lines if ".limit_in_bytes:" in line or "memory.max:" in line]
     file, _, least = min((one for one in limits if one[2].isdigit()), key=lambda one: int(one[2]), default=("", "", ""))
-    if least and int(least) < _LEAST_MEMORY:
-        terminal.say(
-            f"The control group of this shell, job or container may use {int(least) >> 20} MiB of memory ({file}). CUDA programs "
-            "take more, and so may this examination: if it ends without a report, the kernel ended it for this limit. Whoever set "
-            "it can raise it.\n"
-        )
+    if not least or int(least) >= _LEAST_MEMORY:
+        return
+    said = f"The control group of this shell, job or container may use {int(least) >> 20} MiB of memory ({file}). CUDA programs take more"
+    if int(least) < _LEAST_OF_ALL:
+        terminal.say(f"{said}, and so does this examination: nothing was examined. Whoever set the limit can raise it.\n")
+        sys.exit(exit_codes.UNDECIDED)
+    terminal.say(
+        f"{said}, and so may this examination: if it ends without a report, the kernel ended it for this limit. Whoever set it can "
+        "raise it.\n"
+    )
 
 
 def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge) -> tuple[tuple[Evidence, ...], bool]:
@@ -109,8 +116,8 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     if live:
         from cudadoctor.sources import interpreters, keeping
 
-        keeping.start_ahead()
         _warn_of_little_memory()
+        keeping.start_ahead()
         interpreters.look_ahead(options["python"])
         import cudadoctor.sources.host  # noqa: F401 - while the places of variables are listed, for which the child that judges waits
     import msgspec
