@@ -580,6 +580,25 @@ def test_a_folder_below_dev_is_a_folder_like_others(tmp_path: Path) -> None:
     writing.text("/dev/null", "{}")
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("error", True),
+        ("default,error::DeprecationWarning", True),
+        ("error::", True),
+        ("ignore::mine.Warning", False),
+        ("error::a.b:x", False),
+    ],
+)
+def test_warnings_made_errors_reach_a_child_of_root_unless_they_name_a_module(
+    value: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "as_root", lambda: True)
+    monkeypatch.setenv("PYTHONWARNINGS", value)
+    assert (inherited.environment().get("PYTHONWARNINGS") == value) is kept
+    assert any("PYTHONWARNINGS leads programs to code" in sentence for sentence in inherited.left_out()) is not kept
+
+
 def test_what_leads_programs_to_code_and_was_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's own program still gets it: a check that is healthy without it must not be silent about it."""
     monkeypatch.setenv("NVTX_INJECTION64_PATH", "libx.so")

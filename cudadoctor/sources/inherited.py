@@ -28,6 +28,7 @@ _NO_PLACES = re.compile(r"NVIDIA_REQUIRE_.*|NVIDIA_DRIVER_CAPABILITIES|(?:CUDA|N
 _PLAIN = ("PATH", "HOME", "PWD", "OLDPWD", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_CONFIG_HOME", *_PIPES)
 _ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://[^\s,;\"'\\]{1,2000}")
 _WORD = re.compile(r"[\w.+-]{0,100}")
+_WARNINGS, _NO_MODULE = "PYTHONWARNINGS", re.compile(r"[\w:, ]*")  # a kind of warning with a dot is imported (CPython: Lib/warnings.py)
 _PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
@@ -158,7 +159,7 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
 
 def _handed_on(name: str, value: str) -> str:
     """What a child gets of a variable."""
-    if trust.as_root() and _CODE.fullmatch(name):
+    if trust.as_root() and _CODE.fullmatch(name) and not (name == _WARNINGS and _NO_MODULE.fullmatch(value)):
         return ""
     if name == "PATH":  # tools that are scripts call others by their names
         return os.pathsep.join(folder for folder in trust.folders(value) if not trust.as_root() or _seen_once(folder) is None)
