@@ -16,7 +16,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.model import exit_codes
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
-from cudadoctor.sources import host, programs, readers
+from cudadoctor.sources import host, inherited, programs, readers
 from cudadoctor.sources.children import Child
 from tests.command_line import ROOT, evidence_of
 from tests.judging import KNOWLEDGE, cause_of
@@ -78,11 +78,14 @@ def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypa
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
+    monkeypatch.setattr(inherited, "_deleted", [])
     assert host.stand_somewhere() == ()
     gone.rmdir()
     evidence = host.collect(host.Plan(quick=True))
     assert os.getcwd() == "/"
     assert any("the working directory was deleted" in remark for remark in evidence.remarks)
+    kept = inherited.environment()[inherited.FOLDER]
+    assert (os.listdir(kept), os.readlink(kept)) == ([], f"{gone} (deleted)")
     assert next(item for item in evidence.items if item.id == "processes").status == "ok"
 
 

@@ -421,6 +421,21 @@ def test_a_configuration_that_is_no_yaml_ends_the_rung(smoke: Climb, tmp_path: P
     assert f'in "{tmp_path}/.numba_config.yaml", line 2' in last_end(events)["output"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a way to a deleted folder is Linux's")
+@pytest.mark.parametrize("deleted", [False, True])
+def test_numba_is_tried_where_the_user_stands_if_that_was_deleted(smoke: Climb, tmp_path: Path, deleted: bool) -> None:
+    (tmp_path / "gone").mkdir()
+    folder = os.open(tmp_path / "gone", os.O_RDONLY)
+    try:
+        if deleted:
+            (tmp_path / "gone").rmdir()
+        events = smoke("place", CUDADOCTOR_FOLDER=f"/proc/{os.getpid()}/fd/{folder}")
+    finally:
+        os.close(folder)
+    assert (ends(events)[-1][2] == "fail") is deleted
+    assert ("FileNotFoundError: [Errno 2] No such file or directory" in last_end(events)["output"]) is deleted
+
+
 def test_packages_for_another_python_are_told(stub: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "v", symlinks=True)
     (tmp_path / "v" / "lib" / "python3.2" / "site-packages" / "numba").mkdir(parents=True)

@@ -336,11 +336,14 @@ class Collector:
 
 
 def stand_somewhere() -> tuple[str, ...]:
-    """Where the working directory was deleted, go on in /: programs that ask where they are (Numba does) would fail for that alone."""
+    """Where the working directory was deleted, go on in /: tools that ask where they are would fail for that alone. Numba's kernels are
+    tried where the user stands all the same, for it fails there.
+    """
     if trust.working_directory() is not None:
         return ()
+    inherited.keep_deleted()
     os.chdir(os.sep)
-    return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
+    return ("the working directory was deleted; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
 
 
 def identity() -> tuple[str | None, str | None, str]:

@@ -36,6 +36,7 @@ _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
 _BYTE_CODE = "PYTHONPYCACHEPREFIX"
 _INJECTION = "_INJECTION"  # in the names of variables by which the driver loads one more library
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
+_deleted: list[str] = []  # the way to it, where it was deleted
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load something that takes the place of what the child loads
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
@@ -57,6 +58,19 @@ _NOWHERE, _CONFIG = "/nonexistent", ".config/"  # as Debian names the home of a 
 def environment() -> dict[str, str]:
     """What a child gets; each call gives a dictionary of its own."""
     return dict(_environment(frozenset(os.environ.items())))
+
+
+def keep_deleted() -> None:
+    """Before a deleted working directory is left: children may go there by the way that stays open. It is empty, and nobody can put
+    anything there; one that was only unmounted has no name either, and may hold files.
+    """
+    try:
+        folder = os.open(os.curdir, os.O_RDONLY)
+        if not os.listdir(folder):
+            _deleted.append(f"/proc/{os.getpid()}/fd/{folder}")
+            _environment.cache_clear()
+    except OSError:
+        pass  # then what is tried there is tried in /
 
 
 def for_repair() -> dict[str, str]:
@@ -154,7 +168,7 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
         if any(_replaces(name, entry) for entry in lost):
             replaced.append(name)
     kept.update({marker: " ".join(names) for marker, names in ((WITHHELD, withheld), (REPLACED, replaced)) if names})
-    return {**kept, FOLDER: trust.working_directory() or os.sep}
+    return {**kept, FOLDER: next(iter(_deleted), None) or trust.working_directory() or os.sep}
 
 
 def _handed_on(name: str, value: str) -> str:

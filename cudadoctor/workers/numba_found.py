@@ -37,6 +37,16 @@ def configuration() -> tuple[str, str] | None:
         return None
 
 
+def stand_as_user() -> None:
+    """Go where the user stands, if that was deleted: nothing can be loaded from there, and who asks where it is gets no answer there."""
+    folder = os.environ.get("CUDADOCTOR_FOLDER", "")
+    if folder.startswith("/proc/") and "/fd/" in folder:
+        try:
+            os.chdir(folder)
+        except OSError:
+            pass  # /proc is hidden from this process
+
+
 def as_configured() -> None:
     """What the user's .numba_config.yaml says of CUDA as Numba itself would take it, and no more: the file may name a library to load."""
     read = configuration() if installed("yaml") else None  # Numba reads it where PyYAML is installed

@@ -225,6 +225,7 @@ def ahead() -> dict[str, Any] | None:
     """Import Numba, once. Returns the rung's outcome if it ends here."""
     global cuda, math, np
     try:
+        found.stand_as_user()
         found.as_configured()
         importlib.import_module("numba")
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
 """A few functions of numba.cuda.
 
-FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory; `alone`: no GPU is used
+FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory, asks for its `place`; `alone`: no GPU is used
 beside another process of the ladder; `stub`: as numba-cuda it loads libcuda.so by that name, and works where the driver's libcuda.so.1 was
 loaded before.
 """
@@ -80,6 +80,8 @@ class Kernel:
         def launch(*arguments):
             if FAULT == "raise":
                 raise RuntimeError("no libnvvm\nwas found")
+            if FAULT == "place":
+                os.path.relpath(__file__)
             if FAULT == "mute" and not arguments:
                 return
             blockDim.x = grid[1]
