@@ -98,6 +98,13 @@ def test_a_shim_is_looked_through(shims: Path, monkeypatch: pytest.MonkeyPatch) 
     assert examined_python(None)[0] == str(shims / "installs" / "python" / "3.11.2" / "bin" / "python3")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a folder that is in use")
+def test_a_shim_is_looked_through_where_the_working_directory_was_deleted(shims: Path) -> None:
+    (shims / "version").write_text("3.12.1\n")
+    Path.cwd().rmdir()
+    assert examined_python(None)[0] == str(shims / "versions" / "3.12.1" / "bin" / "python3")
+
+
 @pytest.mark.parametrize(
     "name", ["../../parent/project/evil", "{project}/evil", "./evil", "..", "3.12.1/../../../parent/project/evil", "path:{project}/evil"]
 )

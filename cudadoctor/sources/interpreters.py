@@ -136,7 +136,7 @@ def _behind_shim(path: str) -> str | None:
 
 def _versions(tool: Shims, root: str) -> Iterator[str]:
     """The names of versions that the user chose, nearest first."""
-    here = PurePath(os.getcwd())
+    here = PurePath(trust.working_directory() or os.sep)
     chosen = [
         os.environ.get(tool.variable, ""),
         *(_written(os.path.join(folder, tool.file), tool.word) for folder in (here, *here.parents)),
