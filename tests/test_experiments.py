@@ -270,6 +270,12 @@ def test_where_others_compute_a_try_does_what_the_first_climb_did() -> None:
         nvml = msgspec.structs.replace(asked["nvml"], stdout=(asked["nvml"].stdout or "").replace(old, new))
         assert nvml.stdout != asked["nvml"].stdout
         assert plan_for(alone.completed((nvml,))) is None, new
+    nameless = (asked["nvml"].stdout or "").replace('"/opt/venv/bin/python"', "null")  # of another PID namespace
+    for clients, may in ((0, True), (2, False)):
+        told = nameless.replace('"compute_mode"', f'"mps_clients": {clients}, "compute_mode"')
+        assert told != nameless
+        plan = plan_for(alone.completed((msgspec.structs.replace(asked["nvml"], stdout=told),)))
+        assert (plan is not None and plan.goal == "numba-kernel") is may
     ladder = shared.get("ladder")
     assert ladder is not None
     full = re.sub(r'"memory_free_bytes": \d+', '"memory_free_bytes": 1000000000', ladder.stdout or "")

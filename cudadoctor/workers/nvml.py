@@ -130,6 +130,7 @@ def describe(nv: Any, handle: Any) -> Answers:
     memory(nv, handle, answers)
     mig(nv, handle, answers)
     ask("compute_mode", lambda: COMPUTE_MODES.get(int(nv.nvmlDeviceGetComputeMode(handle))))
+    ask("mps_clients", lambda: len(nv.nvmlDeviceGetMPSComputeRunningProcesses(handle)))
     ask("persistence", lambda: SWITCH.get(int(nv.nvmlDeviceGetPersistenceMode(handle))))
     ask("temperature_c", lambda: float(nv.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_w", lambda: nv.nvmlDeviceGetPowerUsage(handle) / 1000.0)

@@ -120,14 +120,17 @@ def _goal(facts: Facts, rung: str) -> str | None:
         return "numba-kernel"
     if rung not in _WITH_CONTEXT:
         return "devices"
-    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes) and _room(climb) else None
+    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, nvml) and _room(climb) else None
 
 
-def _shared_alike(processes: Sequence[GpuProcess]) -> bool:
-    """Whether these processes have contexts of their own. Who computes, where nobody lists it or a process has no name, is not known:
-    MPS may, whose clients share one.
+def _shared_alike(processes: Sequence[GpuProcess], nvml: Nvml | None) -> bool:
+    """Whether these processes have contexts of their own. Clients of MPS share one, and who has no name, as a process of another PID
+    namespace has none, may be its server: then NVML has to say that MPS has no clients.
     """
-    return bool(processes) and all(one.kind == "C" and one.name is not None and _OF_MPS not in one.name for one in processes)
+    clients = [gpu.mps_clients for gpu in nvml.gpus] if nvml is not None else []
+    named = all(one.name is not None for one in processes) or (bool(clients) and None not in clients)
+    alike = all(one.kind == "C" and _OF_MPS not in (one.name or "") for one in processes)
+    return bool(processes) and named and alike and not any(clients)
 
 
 def _room(climb: Ladder | None) -> bool:

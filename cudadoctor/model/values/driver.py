@@ -135,6 +135,7 @@ class NvmlGpu(GpuHealth, frozen=True, kw_only=True):
     mig_mode: str | None = None  # enabled | disabled
     mig_uuids: tuple[str, ...] = ()
     compute_mode: str | None = None
+    mps_clients: Count | None = None  # processes that compute through MPS, in whichever PID namespace
     persistence: str | None = None
     power_w: Watts | None = None
     power_limit_w: Watts | None = None
