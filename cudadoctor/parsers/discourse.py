@@ -6,7 +6,8 @@ Only prose counts: what a program printed says nothing of this. Where the writer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.knowledge.wording import Discourse
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
-_LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "found", "thanks", "since")
+_LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "found", "thanks", "since", "past", "general", "meets", "guide", "asked")
+_MET = "met"  # of a sentence: the writer himself meets something
+_SENTENCE = lazy(r"(?<=[.!?;])\s|[。！？；]")
+_ENOUGH = 2  # of a score
+_TITLE = 2  # of a document
+_CLOSED = 3  # said first, or below what was shown
+_LONGEST_TITLE = 120
+_CALM = frozenset(("thanks", "found", "since", "fine"))
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
@@ -30,6 +38,7 @@ _OUTPUT = lazy(
 # Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line.
 _NOT_HIS = lazy(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|“[^”]{1,400}”|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
+_ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
 _WORDS = lazy(r"[^\W\d_]{2}")
 _ENDS = lazy(r"[.!?…。！？]\W{0,3}$")  # of a sentence
 _HEADING = lazy(r"^#{1,6} |^[A-Z\d][\w.+/()-]{0,60}(?: [\w.+/()-]{1,60}){0,3}(?<!\.)$")  # of Markdown, or of a form: a few words
@@ -40,15 +49,33 @@ def speech_of(knowledge: Knowledge) -> Speech:
     return knowledge.once("speech", lambda: Speech(knowledge.discourse))
 
 
+class _Place(NamedTuple):
+    """A sentence, by its line and its number there."""
+
+    line: int
+    sentence: int
+
+
+class _Passage(NamedTuple):
+    """What somebody writes without an empty line in it, and the output below it up to what he writes next."""
+
+    words: range
+    lines: range
+
+
 class _Said(NamedTuple):
-    """The lines of prose by index, and for each list the lines with one of its words."""
+    """The lines of prose by index, and for each list the sentences with one of its words."""
 
     prose: dict[int, str]
-    words: dict[str, list[int]]
+    words: dict[str, list[_Place]]
 
-    def behind(self, name: str, index: int) -> bool:
-        """Whether a word of the list stands below a line."""
-        return self.words[name][-1:] > [index]
+    def among(self, name: str, lines: Collection[int]) -> bool:
+        return any(place.line in lines for place in self.words[name])
+
+    def introduces(self, name: str, passage: _Passage) -> bool:
+        """Whether a word of the list stands in the last sentence above what the passage shows."""
+        last = passage.words[-1:]
+        return any(place.line in last and place.sentence == len(_sentences(self.prose[place.line])) - 1 for place in self.words[name])
 
 
 class Speech:
@@ -64,11 +91,38 @@ class Speech:
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
-        """Indexes (from 0) of the lines that tell of what is over, or of what others have."""
-        said = self._said(lines)
-        if said is None or said.words["too"]:
+        """Indexes (from 0) of the lines that tell of what is over, of what others have, or of what is so in general."""
+        said = self._said(lines, _answers(lines))
+        if said is None or not any(line.strip() for line in lines):
             return frozenset()
-        return frozenset(self._past(said)) | frozenset(_of_others(lines, said))
+        titled = self._titled(lines)
+        added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
+        if not (titled or added or said.words["own"] or said.words["thanks"]):
+            return frozenset()
+        whole = _whole(said) + titled
+        return frozenset(
+            index
+            for passage in _passages(lines, said)
+            if whole + _local(passage, lines, said) + self._time(passage, said) >= _ENOUGH
+            for index in passage.lines
+        )
+
+    def _titled(self, lines: Sequence[str]) -> int:
+        """Whether the first line is the title of a document."""
+        first = next(line for line in lines if line.strip())
+        title = first.lstrip("# ").rstrip()
+        if len(title) > _LONGEST_TITLE or title.endswith((*".:?!。：？！",)) or not is_prose(title):
+            return 0
+        names = set[str]().union(*self._names(title))
+        return _TITLE if names & {"guide", "general"} and "own" not in names else 0
+
+    def _time(self, passage: _Passage, said: _Said) -> int:
+        """How sure it is that what a passage shows was over when the text was written."""
+        over = said.words["over"]
+        if not over or said.words["goes_on"][-1:] > over[-1:]:
+            return 0
+        first = min(said.prose)
+        return _CLOSED if over[-1].line >= passage.words.start or self._over_at_once.match(said.prose[first]) else 1
 
     def tells(self, lines: Sequence[str]) -> bool:
         """Whether anybody speaks of a machine of his own; short words need not."""
@@ -78,42 +132,50 @@ class Speech:
     def quiet(self, lines: Sequence[str], after: int) -> bool:
         """Whether nobody asks on, or says that it goes on, behind the line of this number (from 1)."""
         said = self._said(lines[after:])
-        return said is not None and not said.words["goes_on"] and not said.words["too"]
+        return said is not None and not (said.words["goes_on"] or said.words["asked"] or said.words["too"])
 
-    def _said(self, lines: Sequence[str]) -> _Said | None:
+    def _said(self, lines: Sequence[str], answers: frozenset[int] = frozenset()) -> _Said | None:
         """None of a log."""
         if len(lines) > MOST:
             return None
         written = ((index, line[:LONGEST]) for index, line in enumerate(lines) if line)
-        prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if is_prose(line)}
+        prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if index not in answers and is_prose(line)}
         known = {line: self._names(line) for line in set(prose.values())}
-        return _Said(prose, {name: [index for index, line in prose.items() if name in known[line]] for name in _LISTS})
+        words: dict[str, list[_Place]] = {name: [] for name in (*_LISTS, _MET)}
+        for index, line in prose.items():
+            for number, names in enumerate(known[line]):
+                for name in names:
+                    words[name].append(_Place(index, number))
+        return _Said(prose, words)
 
-    def _names(self, line: str) -> set[str]:
-        maybe = {name for literal in self._literals.places(line.lower()).among(self._lists) for name in self._lists[literal]}
-        return {name for name in maybe if self._patterns[name].search(line)}
+    def _names(self, line: str) -> list[set[str]]:
+        """The lists that speak in each sentence of a line."""
+        return [self._heard(sentence) for sentence in _sentences(line)]
 
-    def _past(self, said: _Said) -> range:
-        """All up to the words that say that it is over, where somebody speaks of himself or thanks: no program does."""
-        over = [index for index in said.words["over"] if self._closes(said.prose[index])]
-        if not (said.words["own"] or said.words["thanks"] or any(self._added.match(said.prose[index]) for index in over)):
-            return range(0)
-        last = over[-1] if over else _told(said)
-        if last is None or said.behind("goes_on", last):
-            return range(0)
-        return range(last + 1 if last != self._headed(said) else MOST)
+    def _heard(self, sentence: str) -> set[str]:
+        maybe = {name for literal in self._literals.places(sentence.lower()).among(self._lists) for name in self._lists[literal]}
+        found = {name for name in maybe if self._patterns[name].search(sentence)}
+        if "goes_on" in found:
+            found -= _CALM
+        if "over" in found:
+            found -= {"too"} if self._closes(sentence) else {"over"}
+        return found | {_MET} if {"own", "meets"} <= found else found
 
-    def _headed(self, said: _Said) -> int | None:
-        """The text's first line of prose where it begins by saying that it is over: it speaks of all that follows."""
-        first = min(said.prose, default=None)
-        return first if first is not None and self._over_at_once.match(said.prose[first]) else None
-
-    def _closes(self, line: str) -> bool:
-        """Whether the line says that it is over; what may, must or does not end, and what came back, is not."""
-        found = self._patterns["over"].search(line)
-        if found is None or self._patterns["goes_on"].search(line, found.start()):
+    def _closes(self, sentence: str) -> bool:
+        """Whether it says that it is over; what may, must or does not end, and what came back, is not."""
+        found = self._patterns["over"].search(sentence)
+        if found is None or self._patterns["goes_on"].search(sentence, found.start()):
             return False
-        return self._patterns["hypothetical"].search(line[max(0, found.start() - _BEFORE) : found.start()]) is None
+        return self._patterns["hypothetical"].search(sentence[max(0, found.start() - _BEFORE) : found.start()]) is None
+
+
+def _sentences(line: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE.split(line) if sentence.strip()]
+
+
+def _whole(said: _Said) -> int:
+    """How much the text as a whole sounds like one without a fault of now."""
+    return sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"])
 
 
 def _told_lines(lines: Sequence[str], said: _Said) -> Iterator[str]:
@@ -123,27 +185,34 @@ def _told_lines(lines: Sequence[str], said: _Said) -> Iterator[str]:
             yield line
 
 
-def _told(said: _Said) -> int | None:
-    """The last line of those that name what it was and thank, or say how it has been since."""
-    open_ = set(said.words["goes_on"])
-    at = {kind: [index for index in said.words[kind] if index not in open_] for kind in ("found", "thanks", "since")}
-    return max(index for where in at.values() for index in where) if at["found"] and (at["thanks"] or at["since"]) else None
-
-
-def _of_others(lines: Sequence[str], said: _Said) -> Iterator[int]:
-    """Output below words that say whose it is, where the writer's own machine is said to be well."""
-    if not said.words["fine"]:
-        return
-    others, own = set(said.words["others"]), set(said.words["own"])
-    theirs = shown = False
+def _answers(lines: Sequence[str]) -> frozenset[int]:
+    """What stands right below a prompt is no prose, and what is set off by an indentation and an empty line."""
+    found = set()
+    below = set_off = False
     for index, line in enumerate(lines):
-        if index in said.prose:
-            theirs = index in others or (theirs and not shown and index not in own)
-            shown = False
-        elif line.strip():
-            shown = True
-        if theirs:
-            yield index
+        written = line.strip()
+        set_off = (set_off or not index or not lines[index - 1].strip()) and line[:2] == "  "
+        below = bool(written) and (below or is_prompt(line))
+        if below or (set_off and _ITEM.match(line) is None):
+            found.add(index)
+    return frozenset(found)
+
+
+def _passages(lines: Sequence[str], said: _Said) -> Iterator[_Passage]:
+    starts = [0, *(index for index in said.prose if index and index - 1 not in said.prose)]
+    for start, end in pairwise([*starts, len(lines)]):
+        words = next((index for index in range(start, end) if index not in said.prose), end)
+        yield _Passage(range(start, words), range(start, end))
+
+
+def _local(passage: _Passage, lines: Sequence[str], said: _Said) -> int:
+    """Whether the words above output say whose it is, or of when; without them a fault that is told or typed is the writer's own."""
+    if said.among("others", passage.words) or said.introduces("past", passage):
+        return 1
+    output = [lines[index] for index in passage.lines if index not in said.prose and lines[index].strip()]
+    if any(map(is_prompt, output)) or said.among(_MET, passage.words):
+        return -1
+    return not output and bool(said.words["general"])
 
 
 def is_heading(line: str) -> bool:

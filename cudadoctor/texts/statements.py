@@ -7,7 +7,7 @@ a hit there means.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -38,13 +38,14 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.discourse import speech_of
+from cudadoctor.parsers.discourse import is_prose, speech_of
 from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.parsers.literals import Literals
 from cudadoctor.texts import tie_breakers
 from cudadoctor.texts.tie_breakers import taken_back
 
+_CATALOGUE = 3  # lines whose causes have nothing in common
 TEXT = "text"  # the source of what a user's text shows
 BELOW_FRAMEWORKS = frozenset(LADDER_ORDER[: LADDER_ORDER.index("memory") + 1])  # rungs that the ladder climbs by itself
 NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # without a driver the same words mean that there is none
@@ -147,11 +148,27 @@ def speaks_of_trouble(text: str) -> bool:
 
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
-    """None of a document: no program printed any of the messages, and nobody speaks of a machine of his own."""
+    """None of a document: its messages have little in common, or no program printed one and nobody speaks of a machine of his own."""
     found = list(_recognise(text, knowledge, is_text=True))
+    if _is_catalogue(found, text.lines):
+        return []
     shown = {line for clue in found for quote in clue.quotes for line in range(quote.first or 0, (quote.last or 0) + 1)}
     printed = not shown.isdisjoint(prepared(text).printed)
     return found if printed or speech_of(knowledge).tells(text.lines) else []
+
+
+def _is_catalogue(found: list[Clue], lines: Sequence[str]) -> bool:
+    """Whether one line of words after the other speaks of causes of its own: a machine has one fault, or several that share a cause."""
+    spoken: dict[int, set[str]] = {}
+    for clue in found:
+        for quote in clue.quotes:
+            if quote.first is not None and is_prose(lines[quote.first - 1]):
+                spoken.setdefault(quote.first, set()).add(clue.cause)
+    apart: list[set[str]] = []
+    for causes in spoken.values():
+        if all(causes.isdisjoint(others) for others in apart):
+            apart.append(causes)
+    return len(apart) >= _CATALOGUE
 
 
 def _rests_on(clue: Clue, lines: frozenset[int]) -> bool:
