@@ -1,6 +1,7 @@
-"""Whether a text tells that its fault is over, or somebody else's, by what its writer says around the output (tables/discourse.toml).
+"""Whether a text tells that its fault is over, somebody else's or none at all, by what its writer says (tables/discourse.toml).
 
-Only prose counts: what a program printed says nothing of this. Where the writer asks on, or has the same fault too, it is none of both.
+Only prose counts, sentence by sentence: what a program printed says nothing of this. Each passage (words, and the output below them) gets a
+score: what the whole text sounds like, whose or of when the words above the output say that it is, and whether it is said to be over.
 """
 
 from __future__ import annotations
@@ -13,20 +14,37 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.literals import Literals
-from cudadoctor.parsers.quoting import LONGEST, MOST, Quoting
+from cudadoctor.parsers.quoting import MOST, Quoting
 from cudadoctor.parsers.shell import is_prompt
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
+_LONGEST = 2000  # characters of a paragraph that are looked at
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
-_LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "found", "thanks", "since", "past", "general", "meets", "guide", "asked")
+_LISTS = (
+    "over",
+    "hypothetical",
+    "goes_on",
+    "too",
+    "others",
+    "fine",
+    "own",
+    "found",
+    "thanks",
+    "since",
+    "past",
+    "general",
+    "meets",
+    "guide",
+    "asked",
+)
 _MET = "met"  # of a sentence: the writer himself meets something
 _SENTENCE = lazy(r"(?<=[.!?;])\s|[。！？；]")
-_ENOUGH = 2  # of a score
-_TITLE = 2  # of a document
-_CLOSED = 3  # said first, or below what was shown
+_ENOUGH = 2  # of a passage's score: nothing in it counts then
+_TITLE = 2  # what the title of a document weighs
+_CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
 _CALM = frozenset(("thanks", "found", "since", "fine"))
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
@@ -138,7 +156,7 @@ class Speech:
         """None of a log."""
         if len(lines) > MOST:
             return None
-        written = ((index, line[:LONGEST]) for index, line in enumerate(lines) if line)
+        written = ((index, line[:_LONGEST]) for index, line in enumerate(lines) if line)
         prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if index not in answers and is_prose(line)}
         known = {line: self._names(line) for line in set(prose.values())}
         words: dict[str, list[_Place]] = {name: [] for name in (*_LISTS, _MET)}
@@ -157,6 +175,8 @@ class Speech:
         found = {name for name in maybe if self._patterns[name].search(sentence)}
         if "goes_on" in found:
             found -= _CALM
+        if "asked" in found:
+            found -= {"past"}
         if "over" in found:
             found -= {"too"} if self._closes(sentence) else {"over"}
         return found | {_MET} if {"own", "meets"} <= found else found
@@ -212,7 +232,7 @@ def _local(passage: _Passage, lines: Sequence[str], said: _Said) -> int:
     output = [lines[index] for index in passage.lines if index not in said.prose and lines[index].strip()]
     if any(map(is_prompt, output)) or said.among(_MET, passage.words):
         return -1
-    return not output and bool(said.words["general"])
+    return int(not output and bool(said.words["general"]))
 
 
 def is_heading(line: str) -> bool:

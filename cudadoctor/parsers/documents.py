@@ -1,6 +1,6 @@
 """Lines of documents that a format tells apart from what happened on a machine: a manual page (man-pages(7)), a changelog of Debian
-(deb-changelog(5)), the comments of a Dockerfile and of YAML, a list of terms and their meaning, a mapping from messages to advice, and what
-git and a search tell of a source.
+(deb-changelog(5)), the comments of a Dockerfile and of YAML, a list of terms and their meaning, a file of settings, what a list in YAML
+defines, a mapping from messages to advice, and what git and a search tell of a source.
 
 What stands in one is so in general. A page, a list and a comment end where their form ends: what somebody writes below is his own.
 """
@@ -22,6 +22,11 @@ _BEGINS_IMAGE = "FROM "
 _KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: .{0,300})?$|^\s{0,40}- \S")
 _COMMENT = lazy(r"^\s{0,40}# ")
 _BEHIND_KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: [^#\n]{0,200})? # |^\s{0,40}- [^#\n]{1,200} # ")
+_REMARK = lazy(r"^\s{0,8}(?:#|;|//) ")
+_SETTING = lazy(
+    r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[\w. -]{1,60}\]$"
+)
+_NAMED = lazy(r"^\s{0,12}- (?:name|id|alert|rule|title): \S")
 _TERM = lazy(r"[A-Z][A-Z\d]{0,40}(?:_[A-Z\d]{1,40}){1,8}")
 _EXPLAINED = lazy(r"^\s{2,12}\S.{6,2000}\.$")
 _ADVISED = lazy(
@@ -39,7 +44,7 @@ _FEW = 3  # lines that make a block
 
 def lines_of(lines: Sequence[str]) -> Iterator[int]:
     """Indexes (from 0) of the lines of such documents; a line that is an answer to a command of the shell is part of none but git's."""
-    for kind in (_pages, _changelogs, _comments, _terms, _mappings, _history):
+    for kind in (_pages, _changelogs, _comments, _settings, _definitions, _terms, _mappings, _history):
         yield from kind(lines)
 
 
@@ -79,6 +84,25 @@ def _comments(lines: Sequence[str]) -> Iterator[int]:
     written = sum(1 for line in lines if line.strip())
     if len(keys) >= _FEW and len({*keys, *remarks}) == written:
         yield from (index for index in {*keys, *remarks} if index in remarks or _BEHIND_KEY.match(lines[index]))
+
+
+def _settings(lines: Sequence[str]) -> Iterator[int]:
+    """The comments of a file of settings, which holds nothing else."""
+    for block in _blocks(lines):
+        remarks = [index for index in block if _REMARK.match(lines[index])]
+        if remarks and len(remarks) < len(block) and all(index in remarks or _SETTING.match(lines[index]) for index in block):
+            yield from remarks
+
+
+def _definitions(lines: Sequence[str]) -> Iterator[int]:
+    """A list in YAML of what is named: tasks, rules, alerts. No program reports so."""
+    heads = [index for index, line in enumerate(lines) if _NAMED.match(line)]
+    depths = {len(line) - len(line.lstrip()) for line in (lines[index] for index in heads)}
+    for head in heads if len(heads) > 1 and len(depths) == 1 and not any(line.startswith("@@ ") for line in lines) else ():
+        end = head + 1
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (min(depths) + 2))):
+            end += 1
+        yield from range(head, end)
 
 
 def _terms(lines: Sequence[str]) -> Iterator[int]:

@@ -78,9 +78,8 @@ class Around(NamedTuple):
 
 class InQuotes:
     def __init__(self, discourse: Discourse) -> None:
-        self._meets, self._others, self._asks, self._supposed, self._own = map(
-            discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
-        )
+        self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("others_quoted", "asks", "supposed", "own"))
+        self._meets = discourse.any_of("meets", "by")
         self._seeks = discourse.any_of("goes_on", "hypothetical", "supposed", "repairs", "meets")
         self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
         self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)

@@ -104,12 +104,21 @@ class Quoting:
         return self._repair.match(item) is not None or self._advice.match(item) is not None
 
     def _tables(self, lines: Sequence[str]) -> Iterator[int]:
-        """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained."""
+        """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained; and those of any
+        long table of Markdown, which no program prints, but below words of what somebody did."""
         for index in range(1, len(lines)):
-            if "--" in lines[index] and _RULE.match(lines[index]) and self._explains.search(f"|{lines[index - 1].strip(' |')}|"):
-                rows = index + 1
-                while rows < len(lines) and "|" in lines[rows]:
-                    rows += 1
+            if "--" not in lines[index] or not _RULE.match(lines[index]):
+                continue
+            rows = index + 1
+            while rows < len(lines) and "|" in lines[rows]:
+                rows += 1
+            drawn = (
+                lines[index].lstrip().startswith("|-")
+                and "+" not in lines[index]
+                and rows - index > _FEW
+                and not any(map(self._done.search, lines[: index - 1]))
+            )
+            if drawn or self._explains.search(f"|{lines[index - 1].strip(' |')}|"):
                 yield from range(index + 1, rows)
 
     def _lists(self, lines: Sequence[str]) -> Iterator[int]:
