@@ -56,6 +56,8 @@ SPEAKING = {
     "the same here": f"My colleague has\n\n{BUS}\n\nand I see the same thing, his other card is healthy.\n",
     "thanks in advance": f"{MISMATCH}\n\nIt turned out that an upgrade ran.\nThanks in advance, what do I do?\n",
     "typed below a title": f"Release notes, node a, addendum\n\n$ nvidia-smi\n{MISMATCH}\n",
+    "what a manual says, and what is so": f"The manual says that it prints a table. Here it prints\n\n{MISMATCH}\n",
+    "one of two remains": f"Solved the first one with another cable, the second one remains on my node:\n\n{MISMATCH}\n",
     "it was well once": f"The card was fine two weeks ago. I took another kernel. The log of today:\n\n{BUS}\n",
     "another is well": f"My other card is fine. This one has\n\n{BUS}\n\nAny idea?\n",
     "a table of what somebody tried": f"I did all that:\n\n| step | said |\n|---|---|\n| a | ok |\n| b | ok |\n| c | {MISMATCH} |\n",

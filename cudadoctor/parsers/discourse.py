@@ -131,8 +131,8 @@ class Speech:
         title = first.lstrip("# ").rstrip()
         if len(title) > _LONGEST_TITLE or title.endswith((*".:?!。：？！",)) or not is_prose(title):
             return 0
-        names = set[str]().union(*self._names(title))
-        return _TITLE if names & {"guide", "general"} and "own" not in names else 0
+        names, *more = self._names(title)
+        return _TITLE if names & {"guide", "general"} and "own" not in names and not more else 0
 
     def _time(self, passage: _Passage, said: _Said) -> int:
         """How sure it is that what a passage shows was over when the text was written."""

@@ -4,7 +4,7 @@
 
 The texts are packed so that nobody reads them by accident: whoever mends a message because of one of them has lost a measure. Printed are
 figures for each kind; --list adds the ids of what was missed, and what was said instead. Of the kind `fault` any cause counts as right.
-Those without a cause, and eleven with one, were looked at when parsers/discourse.py got its score: on them the figures no longer measure
+Those without a cause, and eighteen with one, were looked at when parsers/discourse.py got its score: on them the figures no longer measure
 what a text nobody has seen would bring.
 """
 
