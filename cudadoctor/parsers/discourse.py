@@ -182,9 +182,9 @@ class Speech:
         return found | {_MET} if {"own", "meets"} <= found else found
 
     def _closes(self, sentence: str) -> bool:
-        """Whether it says that it is over; what may, must or does not end, and what came back, is not."""
+        """Whether it says that it is over; what may, must or does not end, what came back, and what was met next, is not."""
         found = self._patterns["over"].search(sentence)
-        if found is None or self._patterns["goes_on"].search(sentence, found.start()):
+        if found is None or any(self._patterns[more].search(sentence, found.start()) for more in ("goes_on", "meets")):
             return False
         return self._patterns["hypothetical"].search(sentence[max(0, found.start() - _BEFORE) : found.start()]) is None
 
