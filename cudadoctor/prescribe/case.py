@@ -138,8 +138,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self.planned
         ladder, nvml, smi = self.get(LADDER), self.get(NVML), self.get(SMI)
         asked = next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)
-        number = self.value("driver_cuda_number")  # as cuDriverGetVersion writes it: 11040
-        return asked or (CudaVersion(f"{int(number) // 1000}.{int(number) % 1000 // 10}") if number is not None else None)
+        number, told = self.value("driver_cuda_number"), self.value("driver_cuda")  # the number as cuDriverGetVersion writes it: 11040
+        stated = f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number is not None else told
+        return asked or (CudaVersion(stated) if stated is not None and re.fullmatch(r"\d{1,2}\.\d{1,2}", stated) else None)
 
     @property
     def wanted_cuda(self) -> ToolkitVersion | None:

@@ -350,6 +350,7 @@ CONDITIONS: dict[str, Condition] = {
     "path-split": lambda case: "kept" in case.values,
     "kept-nothing": lambda case: case.values.get("kept") == "",
     "compat-in-loader": _compat_in_loader,
+    "newer-driver": lambda case: case.knowledge.cause(case.root.cause).driver in ("newer-branch", "newer-cuda"),
     "toolkits-known": lambda case: case.told(TOOLKITS),
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
@@ -368,6 +369,7 @@ CONDITIONS: dict[str, Condition] = {
     "for-numba": _for_numba,
     "numba": _numba,
     "of-triton": lambda case: case.quotes(_TRITON),
+    "cache-of-engine": evidence(r"for the cache blocks|(?i:kv cache)|--mem-fraction-static"),
     "of-ptxas": evidence(r"\bptxas\b"),
     "of-extension": evidence(r"undefined symbol: _Z\w{0,200}?(?:2at\d|3c10|5torch|4c10d)|xFormers (?:can't load|was built for)"),
     "jetson": frameworks.on_jetson,

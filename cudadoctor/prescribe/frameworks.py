@@ -16,7 +16,10 @@ from cudadoctor.prescribe.shells import Found
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("jax", lazy(r"(?i)\bjax|xla_bridge|GpuAllocatorConfig|instances of gpu|GPU/TPU found")),
     ("onnxruntime", lazy(r"(?i)onnx|ExecutionProvider|provider_bridge_ort")),
-    ("tensorflow", lazy(r"(?i)tensorflow|dso_loader|dlopen some GPU|device appears to be a GPU|Loaded runtime CuDNN|tf\.")),
+    (
+        "tensorflow",
+        lazy(r"(?i)tensorflow|dso_loader|dlopen some GPU|registering GPU dev|device appears to be a GPU|Loaded runtime CuDNN|tf\."),
+    ),
     ("cupy", lazy(r"(?i)cupy")),
     ("ctranslate2", lazy(r"(?i)ctranslate2|whisper|is not found or cannot be loaded|Could not locate c")),
     ("bitsandbytes", lazy(r"(?i)bitsandbytes|CUDA[ _]SETUP")),
@@ -123,7 +126,8 @@ def cudnn_requirement(case: Case) -> str:
         return stated
     found = _CUDNN.search(case.words)
     major = int(next(group for group in found.groups() if group)) if found is not None else 9
-    series = pip.series(case) or "cu12"
+    asked = case.value("cuda_series")
+    series = f"cu{asked}" if asked is not None else pip.series(case) or "cu12"
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
+from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
@@ -285,7 +286,10 @@ def _toolkits(case: Case) -> Found:
     """The oldest and the newest toolkit that knows every GPU: by compute capability where it is known, else by architecture."""
     rows = [row for row in map(case.knowledge.capability, case.gpus.capabilities) if row is not None] or case.gpus.architectures
     last = min((row.last_toolkit for row in rows if row.last_toolkit is not None), default=None)
-    first = max((row.first_toolkit for row in rows if row.first_toolkit is not None), default=None)
+    number = case.value("sm")  # of the architecture that the compiler refused, which need not be a GPU's here: "100" is 10.0
+    refused = case.knowledge.capability(ComputeCapability(f"{number[:-1]}.{number[-1]}")) if number is not None else None
+    firsts = [row.first_toolkit for row in (*rows, *((refused,) if refused is not None else ())) if row.first_toolkit is not None]
+    first = max(firsts, default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
     if case.system.toolkit is not None and last is None and (case.cuda is None or case.cuda.major >= NEWEST_SERIES):

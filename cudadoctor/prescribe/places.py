@@ -138,6 +138,7 @@ PLACES: dict[str, Condition] = {
     "docker-snap": lambda case: _speaks(case, _SNAP),
     "docker-desktop": lambda case: _speaks(case, _DESKTOP),
     "hook-library": evidence(r"load library failed|libnvidia-ml|libcuda\.so|ERROR_LIBRARY_NOT_FOUND|driver libraries"),
+    "build-error-shown": evidence(r"\bfatal error: (?:linux|asm|drm)/\S{1,60}: No such file"),  # a header that this kernel no longer has
     "hook-ldcache": evidence(r"ldcache error|ldconfig"),
     "hook-cgroup": evidence(r"cgroup|BPF|overflowuid"),
     "hook-file-exists": evidence(r"file exists"),

@@ -186,6 +186,8 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
         return
     number = ComputeCapability(match["dotted"] or f"{match['major']}.{match['minor']}")
     row, gpus = knowledge.capability(number), gpus_named(facts, knowledge)
+    if row is None and not gpus:
+        return  # of a GPU to come, or of none
     first, last = (row.first_toolkit, row.last_toolkit) if row is not None else (None, None)
     known = toolkits_named(facts)
     sure = [kit for kit in known if kit.sure]
@@ -280,8 +282,8 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield finding(LACKS, own[:1])
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
-    elif place_of(facts).said("torch-advises"):
-        yield finding(LACKS, lines[:1], place_of(facts).said("torch-advises"))
+    elif apart := place_of(facts).said("torch-advises") or place_of(facts).said("built-elsewhere"):
+        yield finding(LACKS, lines[:1], apart)
     elif framework is not None and framework.need().version is not None:
         yield finding(LACKS, lines[:1], framework.some()[:1])
     else:

@@ -127,7 +127,7 @@ def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     lines = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT)
     if not lines:
         return
-    driver = _driver_at_work(facts)
+    driver = _driver_at_work(facts) or place_of(facts).said("devices-answer")
     if driver:
         yield finding("toolkit-newer-than-driver", lines, driver[:1])
         return
