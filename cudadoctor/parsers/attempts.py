@@ -28,6 +28,7 @@ _OTHER_PLACE = lazy(
     r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
 )
 _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
+_SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
@@ -65,9 +66,12 @@ def evaluated(text: Text, entries: Sequence[Typed]) -> Iterator[Typed]:
 
 
 def prompts(text: Text) -> Callable[[int], str | None]:
-    """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first."""
+    """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first.
+
+    What sudo ran is another user's: it shows nothing of what this one may do.
+    """
     lines = text.plain_lines
-    found = {entry.index: lines[entry.index].removesuffix(entry.command or "") for entry in typed(text)}
+    found = {entry.index: lines[entry.index].removesuffix(entry.command or "") + _user_of(entry.command or "") for entry in typed(text)}
     found.update({index: _PYTHON for index, line in enumerate(text.lines) if line.startswith(_PYTHON)})
     starts, shown = [index + 1 for index in sorted(found)], [found[index] for index in sorted(found)]
 
@@ -76,6 +80,12 @@ def prompts(text: Text) -> Callable[[int], str | None]:
         return shown[at] if at >= 0 else None
 
     return prompt_of
+
+
+def _user_of(command: str) -> str:
+    """Who runs it, where that is not the one who types: sudo, sudo -u NAME."""
+    found = _SUDO.match(command)
+    return found[0] if found is not None else ""
 
 
 def shown(text: Text, speech: Speech) -> Text:

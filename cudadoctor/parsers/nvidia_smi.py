@@ -1,4 +1,4 @@
-"""Everything nvidia-smi prints: its table, `-q`, XML, `-L`, its failures, and a shell that does not find it.
+"""Everything nvidia-smi prints: its table, `-q`, XML, `-L`, `--version`, its failures, and a shell that does not find it.
 
 A text may show several runs. Each is a fact of its own: failed ones first, and of those the last first, so that the one that a
 user complains of is the first known.
@@ -44,9 +44,12 @@ _EXIT_WORDS = lazy(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3}
 _NOT_FOUND = not_found("nvidia-smi")
 _OF_MESSAGES = ("NVIDIA-SMI", "NVML", "evice", "GPU is lost")
 _LEAD = " \t>#*`\"'"
-_FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists))
+_FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists),
+          ("DRIVER version", query.versions))  # fmt: skip
 _NEAR = 3  # lines within which messages belong to one run
 _BEFORE = 6  # lines that may stand between a complaint about one GPU and the table of the others
+
+_Found = tuple[Smi, list[tuple[int, int]], int]  # what a run said, the lines to quote, its first line
 
 
 class Run(msgspec.Struct):
@@ -83,6 +86,7 @@ def parse(text: Text) -> Output:
         for smi, first, last in form(lines) if literal in text.text else ():
             numbers = (first, *(gpu.line for gpu in smi.gpus if gpu.line != first))
             found.append((msgspec.structs.replace(smi, exit=_exit(text, lines, last)), [(number, number) for number in numbers], first))
+    found = _joined(found)
     found.sort(key=lambda entry: (not _failed(entry[0]), entry[0].module is None, -entry[2]))
     for smi, shown, _ in found:
         quotes = (text.quote(first, last) for first, last in shown)
@@ -91,6 +95,17 @@ def parse(text: Text) -> Output:
     yield from missing
     if not found and not missing and not text.pasted:
         yield _not_recognised(text)
+
+
+def _joined(found: list[_Found]) -> list[_Found]:
+    """A list of GPUs (-L) says no versions and --version no GPUs: the two are one answer."""
+    said = next((entry for entry in found if entry[0].module is not None and not entry[0].gpus and entry[0].failure is None), None)
+    lists = [entry for entry in found if entry[0].gpus and entry[0].module is None and entry[0].failure is None]
+    if said is None or not lists:
+        return found
+    versions = {"module": said[0].module, "cuda": said[0].cuda}
+    joined = [(msgspec.structs.replace(smi, **versions), lines + said[1], first) for smi, lines, first in lists]
+    return [entry for entry in found if entry is not said and entry not in lists] + joined
 
 
 def _failed(smi: Smi) -> bool:

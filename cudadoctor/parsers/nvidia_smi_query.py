@@ -18,6 +18,7 @@ _SECTION = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
 _GPU = lazy(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _LISTED = lazy(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
 _LISTED_MIG = lazy(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: (?P<uuid>MIG-[\w/-]{4,80})")
+_VERSION = lazy(r"^\s{0,16}(?P<name>DRIVER version|CUDA(?: UMD)? Version)\s{1,20}: (?P<version>\d{1,4}(?:\.\d{1,4}){1,3})$")
 _TAG = lazy(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
 _AMOUNT = lazy(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
 _DEGREES = lazy(r"^(-?\d{1,4}(?:\.\d)?) C$")
@@ -259,6 +260,17 @@ def _close(log: Log, path: list[str], name: str) -> None:
     if name in path:
         while path.pop() != name:
             pass
+
+
+def versions(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
+    """`nvidia-smi --version`: a line each for the program, NVML, the driver and its CUDA."""
+    for number, line in enumerate(lines, 1):
+        driver = _VERSION.match(line) if "DRIVER version" in line else None
+        cuda = _VERSION.match(lines[number]) if driver is not None and number < len(lines) else None
+        if driver is not None:
+            named = cuda is not None and cuda["name"] in _CUDA_NAMES
+            newest = CudaVersion(cuda["version"]) if cuda is not None and named else None
+            yield Smi(module=ModuleVersion(driver["version"]), cuda=newest), number, number + named
 
 
 def lists(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:

@@ -139,7 +139,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ladder, nvml, smi = self.get(LADDER), self.get(NVML), self.get(SMI)
         asked = next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)
         number, told = self.value("driver_cuda_number"), self.value("driver_cuda")  # the number as cuDriverGetVersion writes it: 11040
-        stated = f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number is not None else told
+        # Where it is not said: the newest PTX that the driver's own compiler takes.
+        ptx = next((row.cuda for row in reversed(self.knowledge.toolkits) if row.ptx_isa == self.value("driver_ptx")), None)
+        stated = f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number is not None else told or ptx
         return asked or (CudaVersion(stated) if stated is not None and re.fullmatch(r"\d{1,2}\.\d{1,2}", stated) else None)
 
     @property

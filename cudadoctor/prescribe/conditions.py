@@ -108,7 +108,7 @@ def _other_build(case: Case) -> bool:
         return (
             frameworks.torch_index(case) is not None if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case) is not None
         )
-    return case.python is not None and _toolkit_pin(case)
+    return _toolkit_pin(case) and (case.python is not None or (case.cuda is not None and managers.manager(case) is not None))
 
 
 def _windows_driver(case: Case) -> bool:

@@ -14,19 +14,23 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.systems import DistributionRow
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, TEGRA, WSL, OperatingSystem
+from cudadoctor.model.values import BOOTED_IMAGE, OPERATING_SYSTEM, SETTING, TEGRA, WSL, OperatingSystem
 
 # Words of ID_LIKE; of several the first of this order that is named counts (Rocky says "rhel centos fedora").
 _FAMILIES = {"ubuntu": "ubuntu", "debian": "debian", "rhel": "rhel", "centos": "rhel", "fedora": "fedora", "arch": "arch", "suse": "suse",
              "opensuse": "suse", "sles": "suse", "nixos": "nixos"}  # fmt: skip
 # Variants of Fedora's VARIANT_ID that are images.
 _IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "coreos", "iot", "atomic", "ostree", "bazzite", "bluefin", "aurora")
+_SIGNED = "ostree-image-signed:docker://"
 _HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, "workstation": False, "laptop": False}
 _WSL = ("wsl", "wsl1", "wsl2")
 _SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
 _WORDS = lazy(r"[a-z0-9][a-z0-9.]*")
 _GLUED = lazy(r"([a-z]{1,40})(\d[\d.]{0,20})")
 _SERVICE_PACK = lazy(r"sp(\d)")
+_TREE = lazy(r"[/:@]+")
+# Universal Blue's images with NVIDIA's driver: NAME-nvidia and NAME-nvidia-open.
+_VARIANT = lazy(r"-nvidia(?:-open)?(?=[:@]|$)")
 # How Debian and Ubuntu call their releases besides the codename.
 _SUITES = {"stable": "trixie", "testing": "forky", "unstable": "sid", "oldstable": "bookworm"}
 
@@ -39,7 +43,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     codename: str | None = None
     image: str | None = None  # rpm-ostree | transactional-update
-    ready_image: bool = False
+    ready_image: str | None = None  # the image without NVIDIA's driver, by its reference: variants with the driver stand beside it
     wsl: bool = False
     headless: bool | None = None  # stated: a server without a screen, or a desktop
     repository: str | None = None  # the folder of NVIDIA's repository
@@ -134,7 +138,23 @@ def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distributi
     made = of_system(system, knowledge) if system is not None else Distribution()
     if facts.value(TEGRA) is True:
         return msgspec.structs.replace(made, driver=_by_name(knowledge)["l4t"].driver)
+    tree = facts.value(BOOTED_IMAGE)
+    made = made if tree is None else _of_tree(made, tree, knowledge)
     return msgspec.structs.replace(made, wsl=_in_wsl(facts) and made.family != "windows")
+
+
+def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distribution:
+    """What is booted is an image. Its reference names the system too, and the variant: `docker://ghcr.io/ublue-os/bazzite-nvidia-open:stable`."""
+    parts = _TREE.split(tree.lower())
+    rows = _by_name(knowledge)
+    row = next((rows[name] for part in reversed(parts) for name in (part, part.partition("-")[0]) if name in rows and rows[name].image), None)
+    if row is not None and made.family in (None, row.family):
+        version = made.version or next((part for part in parts if part.isdigit()), None)
+        made = _made(row, row.id, version, None, knowledge, wsl=False, headless=made.headless)
+    plain = made.ready_image
+    if plain is not None and ":" in tree:
+        plain = f"{_SIGNED}{_VARIANT.sub('', tree.rpartition('docker://')[2])}"
+    return msgspec.structs.replace(made, image=made.image or "rpm-ostree", ready_image=plain)
 
 
 def _in_wsl(facts: Facts) -> bool:
@@ -193,7 +213,7 @@ def _made(
         version=version,
         codename=mapped,
         image=row.image,
-        ready_image=row.ready_image,
+        ready_image=f"{_SIGNED}ghcr.io/ublue-os/{row.id}:stable" if row.ready_image else None,
         wsl=wsl,
         headless=headless,
         repository=repository,

@@ -154,17 +154,18 @@ def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bo
         row = current
     if row is None:
         return None
-    if system.ready_image and row.branch >= 580:
-        return _image(need, system)
+    if system.ready_image is not None and row.branch >= 580:
+        return _image(need, system.ready_image)
     packages = tuple(name.split(" ")[0] for name in row.fedora_rpmfusion)
     return _packaged(packages, row.branch, need, ", from RPM Fusion")
 
 
-def _image(need: Need, system: Distribution) -> Driver:
-    """Universal Blue's systems have the driver in an image of its own."""
-    name = f"{system.id}-nvidia{'-open' if need.flavour == 'open' else ''}"
-    words = f"the image {name}{flavour_words(need)}; where you use another desktop of it, keep that part of the name"
-    return Driver(words=words, origin="image", stream=f"ostree-image-signed:docker://ghcr.io/ublue-os/{name}:stable")
+def _image(need: Need, plain: str) -> Driver:
+    """Universal Blue's systems have the driver in images that stand beside the plain one. Tag and desktop stay as they are."""
+    place, colon, tag = plain.partition("@")[0].rpartition(":")
+    stream = f"{place}-nvidia{'-open' if need.flavour == 'open' else ''}{colon}{tag}"
+    words = f"the image {stream.rpartition('/')[2].partition(':')[0]}{flavour_words(need)}"
+    return Driver(words=words, origin="image", stream=stream)
 
 
 def _rhel(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:

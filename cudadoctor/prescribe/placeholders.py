@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
+from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, SMI, TOOLKITS, USER
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
@@ -250,10 +250,15 @@ def _python(case: Case) -> Found:
 
 
 def _minimum_driver(case: Case) -> str | None:
-    """The oldest driver for the build that is wanted: machine code runs within a major version, so that one counts."""
-    wanted = case.wanted_cuda
+    """The oldest driver for the build that is wanted: machine code runs within a major version, so that one counts. A driver that is
+    as new as that was asked for more: PTX, or a function of the newer CUDA.
+    """
+    wanted, smi, loaded = case.wanted_cuda, case.get(SMI), case.get(LOADED_DRIVER)
     least = case.knowledge.driver_minimum(wanted) if wanted is not None else None
-    version = (least.minor or least.full) if least is not None else None
+    if least is None:
+        return None
+    here = loaded.version if loaded is not None else smi.module if smi is not None else None
+    version = least.minor if least.minor is not None and (here is None or here < least.minor) else least.full
     return version.text if version is not None else None
 
 

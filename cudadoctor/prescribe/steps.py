@@ -17,7 +17,6 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
-from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
@@ -125,13 +124,19 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     if any(package.name in own for package in facts.value(DRIVER_PACKAGES) or ()):
         system = msgspec.structs.replace(system, from_nvidia=True)
     gpus = gpus_of(root, facts, knowledge)
-    least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)
-    need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
     headless = is_headless(gpus, facts, system.headless)
-    driver = choose(need, system, knowledge, headless=headless)
-    return Case(
-        root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver, headless=headless
-    )
+
+    def of(least: int | None) -> Case:
+        need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
+        driver = choose(need, system, knowledge, headless=headless)
+        return Case(
+            root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver,
+            headless=headless,
+        )  # fmt: skip
+
+    case = of(_after_failed(root, gpus, knowledge))
+    least = _minimum(case)
+    return case if least is None else of(least)
 
 
 def _of_windows(root: Finding) -> bool:
@@ -149,12 +154,11 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
     return need
 
 
-def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> int | None:
+def _minimum(case: Case) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
-    stated = values.get("version", "")
-    if knowledge.cause(root.cause).driver != "newer-cuda" or not re.match(r"\d{1,6}\.\d{1,6}", stated):
+    if case.knowledge.cause(case.root.cause).driver != "newer-cuda" or case.wanted_cuda is None:
         return None
-    full = knowledge.driver_minimum(ToolkitVersion(stated)).full
+    full = case.knowledge.driver_minimum(case.wanted_cuda).full
     return full.major if full is not None else None
 
 

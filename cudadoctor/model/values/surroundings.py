@@ -156,6 +156,7 @@ DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
 MAJORS = Key[dict[str, int]]("majors")  # device driver -> the major number that it has at present
 USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
+BOOTED_IMAGE = Key[str]("booted-image")  # what OSTree or bootc booted, a name or a reference; empty where only the kind is said
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
 SET_IN = Key[tuple[SetIn, ...]]("set-in")  # in the order in which a shell reads them

@@ -15,7 +15,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI, RungName
+from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI
 from cudadoctor.texts.tie_breakers.place import place_of
 
 # What a program without a GPU says, also where it is to run without one.
@@ -24,6 +24,7 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
+_CPU_BUILD = "framework-cpu-build"
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
@@ -48,12 +49,12 @@ def unrefuted(
 
     `quiet`, `prompt`: of a line's number, whether nobody asks on below it, and the prompt that it stands below.
     """
-    worked = {rung: line for line, rungs in _answers(facts) if quiet(line) for rung in rungs}
+    worked = {name: line for line, names in _answers(facts) if quiet(line) for name in names}
 
     def stands(clue: Clue) -> bool:
         cause = knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
-        below = [worked[rung] for rung in cause.breaks if shown < worked.get(rung, 0)] if cause is not None else []
+        below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
         return (
             cause is None or cause.layer not in _OF_MACHINE or all(prompt(line) is None or prompt(line) != prompt(shown) for line in below)
         )
@@ -71,16 +72,17 @@ def _listed(facts: Facts) -> bool:
     return bool(answers) and all(answer is not None and bool(answer.gpus) and answer.failure is None for answer in answers)
 
 
-def _answers(facts: Facts) -> list[tuple[int, frozenset[RungName]]]:
-    """Lines of a text in which something worked, with the rungs that it proves."""
-    found: list[tuple[int, frozenset[RungName]]] = []
+def _answers(facts: Facts) -> list[tuple[int, frozenset[str]]]:
+    """Lines of a text in which something worked, with the rungs that it proves, or the cause that it rules out."""
+    found: list[tuple[int, frozenset[str]]] = []
     tables = [
         fact for fact in facts.all(SMI) if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
     ]
-    found += [(_line(fact.quotes), frozenset[RungName](("nvml", "driver"))) for fact in tables[-1:]]
+    found += [(_line(fact.quotes), frozenset(("nvml", "driver"))) for fact in tables[-1:]]
     asked, computed = facts.there(FRAMEWORKS), facts.there(COMPUTED)
     if asked is not None and asked.origin == _TEXT and asked.need().available:
-        found.append((asked.need().available_line, frozenset(("framework", *below("context")))))
+        # is_available() counts devices: it loads no library of the framework's and starts no kernel.
+        found.append((asked.need().available_line, frozenset((_CPU_BUILD, *below("context")))))
     if computed is not None and computed.origin == _TEXT:
         found.append((_line(computed.quotes), frozenset(("framework", *below("ptx-kernel")))))
     return found

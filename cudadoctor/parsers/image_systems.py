@@ -1,0 +1,52 @@
+"""A system that is an image (OSTree, bootc): the tree that is booted, by the kernel's command line or by rpm-ostree and bootc themselves.
+
+Its packages are layered or the image is exchanged; dnf, akmods and dracut do not change what is booted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import BOOTED_IMAGE
+from cudadoctor.parsers.base import Output, Parser, Text, first_line
+
+# `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
+_DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,300}[:/]\S{1,300})$")
+# ostree=/ostree/boot.1/fedora/<checksum>/0: how the boot loader names the tree to ostree-prepare-root(1).
+_PARAMETER = lazy(r"(?:^|[\s'\"])ostree=/ostree/boot\.[\d.]{1,10}/(?P<tree>[\w.-]{1,80})/")
+# dnf 5 (libdnf5 bootc check), dnf 4 with rpm-ostree's wrapper: they refuse to install there.
+_REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b|\bon an OSTree based system\b)")
+
+
+def _of_deployment(line: str) -> str | None:
+    found = _DEPLOYMENT.match(line)
+    return found["tree"] if found is not None else None
+
+
+def _of_parameter(line: str) -> str | None:
+    found = _PARAMETER.search(line) if "ostree=" in line else None
+    return found["tree"] if found is not None else None
+
+
+def _of_refusal(line: str) -> str | None:
+    return "" if _REFUSED.search(line) is not None else None
+
+
+def parse_command_line(text: Text) -> Output:
+    """/proc/cmdline: without the parameter no tree of OSTree is booted."""
+    shown = list(first_line(BOOTED_IMAGE, _of_parameter, whole=False)(text))
+    yield from shown or ([text.fact(BOOTED_IMAGE, None, text.quote(1))] if text.whole and text.lines[0].strip() else [])
+
+
+_parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
+# The name of an image says most: it is what a system is rebased from.
+PARSERS = (
+    _parser(name="deployments", parse=first_line(BOOTED_IMAGE, _of_deployment, whole=False), wakes=("rpm-ostree status", "bootc status")),
+    _parser(name="ostree_parameter", reads=("kernel-parameters",), parse=parse_command_line, wakes=("ostree=/ostree/",)),
+    _parser(
+        name="image_refusal",
+        parse=first_line(BOOTED_IMAGE, _of_refusal, whole=False),
+        wakes=("bootc system is configured", "OSTree based system"),
+    ),
+)
