@@ -29,12 +29,18 @@ from cudadoctor.checks.reading import (
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NVML, PCI, SETTING, SMI
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
 PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"
+# kmod-nvidia-6.15.10-200.fc42.x86_64 (akmods), kmod-nvidia-570.124.06-5.14.0-503.26.1 (NVIDIA), linux-modules-nvidia-580-6.8.0-45-generic
+_FOR_KERNEL = lazy(
+    r"(?:kmod-nvidia(?:-open)?(?:-\d{3}\.[\d.]{1,9})?|linux-(?:modules|objects)-nvidia-\d{3}(?:-server)?(?:-open)?)"
+    r"-(?P<kernel>\d\.\d{1,2}\.\d{1,3}-\S{1,60})$"
+)
 
 
 # ---------------------------------------------------------------- another driver holds the GPU
@@ -129,24 +135,43 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release, **free.values})
 
 
-def dkms_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The same from a text: DKMS built the module for other kernels only, and nothing in the text shows the driver at work."""
-    dkms = facts[DKMS]
-    entries = [entry for entry in dkms.value or () if entry.module.startswith("nvidia")]
-    if dkms.origin != "text" or not entries or elsewhere(facts, dkms) is not None or not driver_is_out(facts, dkms):
+def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The same from a text: DKMS or a package has the module for other kernels only, and nothing in the text shows the driver at work."""
+    built = [(fact, kernel, line) for fact, kernel, line in (*_of_dkms(facts), *_of_packages(facts)) if fact.origin == "text"]
+    base = built[0][0] if built else facts[DKMS]
+    if not built or elsewhere(facts, base) is not None or not driver_is_out(facts, base):
         return
-    bus, nvml, smi = told(facts, PCI, dkms), told(facts, NVML, dkms), told(facts, SMI, dkms)
+    bus, nvml, smi = told(facts, PCI, base), told(facts, NVML, base), told(facts, SMI, base)
     held = bus is not None and (not gpus(facts) or any(gpu.driver is not None for gpu in gpus(facts)))
     if held or (nvml is not None and nvml.code == 0) or (smi is not None and smi.gpus):
         return
     kernel = facts[KERNEL]
     release = kernel.need().release
-    if any(entry.kernel == release and entry.state.startswith("installed") for entry in entries):
+    if any(one is not None and f"{release}.".startswith(f"{one}.") for _, one, _ in built):
         return
-    if told(facts, MODULE_FILES, dkms) is not None and traces.module_for_kernel(facts, release):
+    if told(facts, MODULE_FILES, base) is not None and traces.module_for_kernel(facts, release):
         return
-    quotes = merged(kernel.some()[:1], *(dkms.line_of(entry.line) for entry in entries[:3]))
+    quotes = merged(kernel.some()[:1], *(fact.line_of(line) for fact, _, line in built[:3]))
     yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
+
+
+_Built = tuple[Fact[Any], str | None, int]  # where it is said, the kernel that the module is built for, the line
+
+
+def _of_dkms(facts: Facts) -> Iterator[_Built]:
+    fact = facts.there(DKMS)
+    for entry in fact.need() if fact is not None else ():
+        if fact is not None and entry.module.startswith("nvidia"):
+            yield fact, entry.kernel if entry.state.startswith("installed") else None, entry.line
+
+
+def _of_packages(facts: Facts) -> Iterator[_Built]:
+    """akmods names the package of a module that it built after its kernel, Ubuntu those that it signed."""
+    fact = facts.there(DRIVER_PACKAGES)
+    for package in fact.need() if fact is not None else ():
+        named = _FOR_KERNEL.match(package.name)
+        if fact is not None and named is not None and not package.state.startswith("r"):
+            yield fact, named["kernel"], package.line
 
 
 def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -220,7 +245,7 @@ CHECK = Check(
         Rule("driver", ("vfio-bound",), _held_by("vfio-bound", PASSTHROUGH, meant="guest-works")),
         Rule("driver", ("driver-not-installed",), not_installed),
         Rule("driver", ("driver-module-missing-for-kernel",), module_missing),
-        Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),
+        Rule("driver", ("driver-module-missing-for-kernel",), built_for_other_kernel),
         Rule("driver", ("driver-not-loaded",), not_loaded),
         *driver_fit.RULES,
         *windows.RULES,

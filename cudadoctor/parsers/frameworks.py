@@ -60,6 +60,7 @@ _ITEMS = {
     "torch.__version__": lazy(rf"{_TORCH}$"),
     "torch.version.cuda": lazy(rf"(?P<cuda>{_NUMBER}|None)$"),
     "torch.cuda.is_available()": lazy(r"(?P<yes>True)?(?P<no>False)?$"),
+    "torch.cuda.device_count()": lazy(r"(?P<yes>[1-9]\d?)?(?P<no>0)?$"),
 }
 
 

@@ -18,6 +18,8 @@ _LINE = lazy(r"^(?P<path>/.{1,1000}):(?P<number>\d{1,7}): (?P<name>[A-Za-z_]\w{0
 _PATH = r"(?P<path>(?:/|~/)[\w./@:+-]{1,300})"
 _CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail|head) {_PATH}$")
 _HEADING = lazy(rf"^(?:# (?=/(?:etc|run|usr/lib|lib)/systemd/)|==> ){_PATH}(?: <==)?$")
+_GREP = lazy(rf"(?:sudo )?grep (?:-\w{{0,4}}n\w{{0,4}} )(?:-\w{{1,6}} ){{0,3}}(?:\"[^\"]{{1,80}}\"|'[^']{{1,80}}'|[^\s'\"-]\S{{0,80}}) {_PATH}$")
+_NUMBERED = lazy(r"^(?P<number>\d{1,6}):(?P<rest>.{1,2000})$")
 _FOUND = lazy(rf"^{_PATH}:(?P<number>\d{{1,6}}):(?P<rest>.{{1,2000}})$")
 _SETS = lazy(
     r"^[ \t]{0,40}(?:export |declare -x |setenv |set -gx |Environment=)?[\"']?"
@@ -49,9 +51,13 @@ def parse_shown(text: Text) -> Output:
         if opened is not None:
             path, first = opened, number
         elif is_prompt(line):
-            path = None
+            searched = _GREP.match((command(line) or root_command(line) or "").strip())
+            path, first = (searched["path"] if searched is not None else None), 0
         elif (found := _FOUND.match(line)) is not None:
             places += _set(number, found["path"], int(found["number"]), found["rest"])
+        elif path is not None and first == 0:  # grep -n numbers the lines of the file itself
+            numbered = _NUMBERED.match(line)
+            places += _set(number, path, int(numbered["number"]), numbered["rest"]) if numbered is not None else ()
         elif path is not None:
             places += _set(number, path, number - first, line)
             unit, reads = _UNIT.search(path), _READ_BY.match(line)
@@ -83,7 +89,7 @@ PARSERS = (
         keys=(SET_IN.name,),
         parse=parse_shown,
         wakes=(
-            "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
+            "grep -", "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
             ":export ", ":CUDA", ":NUMBA",
         ),
     ),

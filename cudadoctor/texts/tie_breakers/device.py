@@ -20,7 +20,8 @@ from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tab
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
-NODES = "device-nodes-missing"
+NODES, SERVICE = "device-nodes-missing", "service-without-devices"
+_NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
@@ -176,6 +177,15 @@ def _in_container(facts: Facts, lines: Quotes) -> bool:
     return there or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
 
 
+def hidden_by_unit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A program reaches no GPU, and the unit that starts it has PrivateDevices=yes: a /dev without hardware."""
+    unit = next((clue for clue in said if clue.cause == SERVICE), None)
+    without = (clue for clue in said if clue.cause != SERVICE and not clue.advice and _NO_GPU & {*knowledge.causes[clue.cause].breaks})
+    lines = next((clue.quotes[:1] for clue in without), ())
+    if unit is not None and lines:
+        yield finding(SERVICE, lines, unit.quotes, values=unit.values)
+
+
 # ---------------------------------------------------------------- nodes that a listing lacks
 def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
@@ -219,7 +229,7 @@ TIES = (
     joined(VGPU, suspects(MODE, _BUSY), beside=("licence",)),
     # The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch.
     joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
-    *(compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, only_uvm_missing),
+    *(compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, hidden_by_unit, only_uvm_missing),
     # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.
     joined(NODES, beside=("node-of-minor", "bare-nodes|all-nodes"), only_if=("all-nodes",), unless=("in container",), unsettled=True),
     # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.

@@ -22,6 +22,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
     ENVIRONMENT,
+    FRAMEWORKS,
     LADDER,
     LOADED_DRIVER,
     PCI,
@@ -246,7 +247,7 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
     place = place_of(facts)
     value, shown = _value(facts, place)
-    lines = suspected(said, INVALID, _NO_DEVICE) or (place.said("none-counted") if not said else ())
+    lines = suspected(said, INVALID, _NO_DEVICE) or (() if said else place.said("none-counted") or _none_available(facts))
     if value is None and lines and place.said("visible-placeholder"):
         yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
     if value is None or place.setting.jobs:
@@ -272,6 +273,12 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(HIDES, lines, shown, values=values)
     elif found.reason is not None:
         yield finding(INVALID, lines, shown, table, values=values)
+
+
+def _none_available(facts: Facts) -> Quotes:
+    """The line in which a framework says that it sees no GPU."""
+    found = facts.there(FRAMEWORKS)
+    return found.line_of(found.need().available_line) if found is not None and found.need().available is False else ()
 
 
 def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
