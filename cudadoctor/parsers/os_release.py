@@ -49,6 +49,10 @@ def _parse(text: Text, names: Names) -> Output:
         numbers.append(number)
     named = _named(values, names)
     # A lone NAME=, ID= or VERSION= is a line of any shell script, unless it names a system.
+    if named.id is None and values.keys() == {"UBUNTU_CODENAME"}:  # a relative of Ubuntu's, which alone has this line
+        system = OperatingSystem(codename=values["UBUNTU_CODENAME"], like=("ubuntu",))
+        yield text.fact(OPERATING_SYSTEM, system, text.quote(numbers[0]))
+        return
     if named.id is None and not (values.keys() & {"PRETTY_NAME", "VERSION_ID"} and values.keys() & {"ID", "PRETTY_NAME"}):
         return
     system = OperatingSystem(
@@ -65,7 +69,9 @@ def _named(values: dict[str, str], names: Names) -> OperatingSystem:
     """What the parts say that were made for people: a text often shows these alone (`head -1`, `grep PRETTY`)."""
     own = values.get("ID", "")
     name = values.get("NAME", "")
-    found = names.named(f"{name} {values.get('VERSION', '')}".strip()) or names.named(values.get("PRETTY_NAME", ""))
+    said = [names.named(words) for words in (f"{name} {values.get('VERSION', '')}".strip(), values.get("PRETTY_NAME", ""))]
+    known = [one for one in said if one is not None]
+    found = next((one for one in known if one.version_id is not None), known[0] if known else None)
     if found is None or (own and found.id != own):
         # Of a system that has no words of its own, the number at least is VERSION's.
         number = _NUMBER.match(values.get("VERSION", ""))
@@ -91,6 +97,6 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
             reads=("os-release",),
             keys=(OPERATING_SYSTEM.name,),
             parse=partial(_parse, names=names_of(knowledge)),
-            wakes=("os-release", "VERSION_ID=", "NAME=", "VERSION_CODENAME=", "Distributor ID:", "DISTRIB_ID="),
+            wakes=("os-release", "VERSION_ID=", "NAME=", "_CODENAME=", "Distributor ID:", "DISTRIB_ID="),
         ),
     )

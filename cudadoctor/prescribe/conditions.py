@@ -374,6 +374,8 @@ CONDITIONS: dict[str, Condition] = {
     "of-extension": evidence(r"undefined symbol: _Z\w{0,200}?(?:2at\d|3c10|5torch|4c10d)|xFormers (?:can't load|was built for)"),
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,
+    # Of mixed toolkits only a build for PyTorch says which one is wanted.
+    "toolkit-of-build": lambda case: case.root.cause != "toolkit-libraries-mixed" or case.value("torch_cuda") is not None,
     "pip-torch": pip.torch_of_pip,
     # Of a text's environment nobody knows which PyTorch is in it.
     "pip-torch-possible": lambda case: (

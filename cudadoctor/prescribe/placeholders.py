@@ -297,6 +297,11 @@ def _toolkits(case: Case) -> Found:
     first = max(firsts, default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
+    torch = case.value("torch_cuda")  # an extension is built with the CUDA of the PyTorch that loads it
+    if torch is not None and re.fullmatch(r"\d{1,2}\.\d", torch) and not case.system.series_only:
+        yield "toolkit_package", f"cuda-toolkit-{torch.replace('.', '-')}"
+        yield "toolkit_folder", f"/usr/local/cuda-{torch}"
+        return
     if case.system.toolkit is not None and last is None and (case.cuda is None or case.cuda.major >= NEWEST_SERIES):
         yield from zip(("toolkit_package", "toolkit_folder"), case.system.toolkit, strict=True)
     if first is not None and case.cuda is not None and first.major_minor <= case.cuda.major_minor:

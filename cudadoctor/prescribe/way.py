@@ -14,7 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
-from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
+from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, SMI, TOOLKITS
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case, Stack
@@ -23,6 +23,7 @@ from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of
 
 # A fix of these layers ends below the driver, or with it: toolkit and Python come after it.
 _BELOW_TOOLKIT = LAYERS[: LAYERS.index("toolkit")]
+_OF_A_GPU = ("hardware", "bus", "device")  # what cures a fault of these layers changes no driver
 # Where nothing is wrong and yet no kernel ran, the way begins where it stands.
 _NO_FAULT = Finding(cause="toolkit-missing", layer="toolkit", title="", subject="machine", effect="advises", basis="suspected", evidence=())
 _STAND_IN = "Microsoft Basic"  # the name of Windows' own driver, not of the GPU
@@ -81,11 +82,12 @@ def _names(case: Case) -> str:
 
 def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
     """The driver's stage, and the branch that will serve, as far as it is known."""
-    loaded = case.get(LOADED_DRIVER)
-    if loaded is not None and case.need.fits(loaded.version.major):
-        return Leg(stage="driver", state="fits", text=f"{loaded.version} drives it"), loaded.version.major
+    loaded, smi = case.get(LOADED_DRIVER), case.get(SMI)
+    version = loaded.version if loaded is not None else smi.module if smi is not None else None
+    if version is not None and case.need.fits(version.major):
+        return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
     branch = case.driver.branch or case.need.high
-    if fix is not None and case.root.layer in _BELOW_TOOLKIT:
+    if fix is not None and case.root.layer in _BELOW_TOOLKIT and case.root.layer not in _OF_A_GPU:
         return Leg(stage="driver", state="by-the-fix", text=case.driver.words), branch
     return Leg(stage="driver", state="later", text="which driver is loaded is not known"), None
 
