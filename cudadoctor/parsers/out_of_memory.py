@@ -33,7 +33,7 @@ _WANTED = lazy(rf"Tried to allocate {_SIZE}")
 _ALLOCATED = lazy(rf"{_SIZE} (?:already allocated|is allocated by PyTorch)")
 _RESERVED = lazy(rf"{_SIZE} (?:reserved in total by PyTorch|is reserved by PyTorch but unallocated|cached)")
 _BESIDE = ("but unallocated", " cached)")  # these figures are counted beside what is allocated
-_PROCESS = lazy(rf"Process \d{{1,10}} has {_SIZE} memory in use")
+_PROCESS = lazy(rf"Process (?P<pid>\d{{1,10}}) has {_SIZE} memory in use")
 _THIS = lazy(rf"this process has {_SIZE} memory in use")
 _ALLOWED = lazy(rf"{_SIZE} allowed;")
 _NOT_CUDA = lazy(r"\b(?:HIP|MPS|XPU|NPU) (?:backend )?out of memory")
@@ -44,9 +44,18 @@ def clues(text: Text, *, from_rung: str | None = None, is_text: bool = False) ->
     """One clue for each message whose figures decide."""
     lines = prepared(text)
     return tuple(
-        Clue(cause=cause, quotes=(text.quote(hit.first, hit.last),), basis="stated", from_rung=from_rung, text=is_text)
+        Clue(
+            cause=cause, quotes=(text.quote(hit.first, hit.last),), basis="stated", from_rung=from_rung, text=is_text,
+            values=_holder(_message(lines, hit)) if cause == OTHERS else {},
+        )
         for cause, hit in _found(lines)
-    )
+    )  # fmt: skip
+
+
+def _holder(message: str) -> dict[str, str]:
+    """The one other process that the message names. In a container the program itself may be the one, by its number on the host."""
+    named = {number for number, _, _ in _PROCESS.findall(message)}
+    return {"pid": named.pop()} if len(named) == 1 and "this process has" in message else {}
 
 
 def _found(lines: Lines) -> Iterator[tuple[str, Hit]]:
@@ -88,7 +97,7 @@ def _whose(used: float, total: float, own: float, foreign: float) -> str | None:
 
 def _foreign(message: str, own: float) -> float:
     """What the other processes hold. In a container the program itself is listed as one of them, by its number on the host."""
-    listed = [float(number) * _UNITS[unit] for number, unit in _PROCESS.findall(message)]
+    listed = [float(number) * _UNITS[unit] for _, number, unit in _PROCESS.findall(message)]
     if "this process has" not in message:
         itself = [size for size in listed if own <= size <= own + 4 * CONTEXT]
         if itself:

@@ -31,6 +31,7 @@ _FUSER = lazy(
 _LSOF = lazy(
     r"^(?P<command>\S{1,32})\s{1,20}(?P<pid>\d{1,8})\s(?:.{1,60}\s)?(?P<user>[a-z_][\w.-]{0,31})\s.{1,80}(?P<node>/dev/nvidia[\w-]{1,20})$"
 )
+_USER = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?\[?(?P<user>[\w.-]{1,64})@")
 _LETTERS: dict[str, State] = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}
 
 
@@ -38,11 +39,13 @@ def parse(text: Text) -> Output:
     """One fact with every process that a table lists; what two tables say of one is joined."""
     found: dict[int, Process] = {}
     columns: tuple[str, ...] = ()
-    node = None
+    node = who = None
     for number, line in enumerate(text.plain_lines, 1):
         if len(line) > _LONGEST:
             continue
         typed = root_command(line)
+        user = _USER.match(line) if typed is not None else None
+        who = user["user"] if user is not None else who
         if typed is not None or not line.strip():
             columns = next((tuple(names.split()) for form, names in _TYPED if form.search(typed)), ()) if typed else ()
             node = None
@@ -53,7 +56,7 @@ def parse(text: Text) -> Output:
         elif (held := _FUSER.match(line) or _LSOF.match(line)) is not None and (node := held["node"] or node) is not None:
             devices = (node,)
             _join(found, Process(pid=int(held["pid"]), user=held["user"], command=held["command"], devices=devices, line=number))
-        elif columns and (process := _row(line, columns, number)) is not None:
+        elif columns and (process := _row(line, columns, number, who)) is not None:
             _join(found, process)
     if found:
         quotes = [text.quote(process.line) for process in found.values()]
@@ -61,7 +64,8 @@ def parse(text: Text) -> Output:
         yield text.fact(PROCESSES, value, *quotes[:_QUOTES], whole=False)
 
 
-def _row(line: str, columns: Sequence[str], number: int) -> Process | None:
+def _row(line: str, columns: Sequence[str], number: int, who: str | None) -> Process | None:
+    """`who`: the user of the last prompt, whose own the process may be."""
     cells = line.split(None, len(columns) - 1)
     row = dict(zip(columns, cells, strict=False))
     if len(cells) < len(columns) or not row["PID"].isdecimal():
@@ -73,7 +77,8 @@ def _row(line: str, columns: Sequence[str], number: int) -> Process | None:
     if "<defunct>" in cells[-1]:
         state = "defunct"
     user = row.get("USER", row.get("UID", row.get("EUSER", row.get("RUSER"))))
-    return Process(pid=int(row["PID"]), ppid=ppid, user=user, state=state, command=cells[-1], line=number)
+    own = True if who is not None and user == who else None
+    return Process(pid=int(row["PID"]), ppid=ppid, user=user, own=own, state=state, command=cells[-1], line=number)
 
 
 def _join(found: dict[int, Process], process: Process) -> None:

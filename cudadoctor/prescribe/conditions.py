@@ -23,6 +23,7 @@ from cudadoctor.model.values import (
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
+    PROCESSES,
     SECURE_BOOT,
     TOOLKITS,
     USER,
@@ -271,6 +272,22 @@ def _mine(case: Case) -> bool:
     return case.is_root or (case.process is not None and case.process.own is True)
 
 
+def _elsewhere(case: Case) -> bool:
+    """A list of all processes has it in another namespace, or not at all. A table in a text shows what was asked for."""
+    listed = case.get(PROCESSES)
+    if case.pid is None or listed is None or listed.provider == "ps":
+        return False
+    return not _reachable(case)
+
+
+def _may_end(case: Case) -> bool:
+    return _reachable(case) and _mine(case) and not _defunct(case) and not _service(case)
+
+
+def _told_by_text(case: Case) -> bool:
+    return case.process is not None and case.process.start_time is None and case.value("start_time") is None
+
+
 def _defunct(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.state == "defunct"
 
@@ -398,10 +415,12 @@ CONDITIONS: dict[str, Condition] = {
     "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,
     "default-gpu-free": lambda case: free_gpu.default_free(case) is not None,
     "process-known": lambda case: case.pid is not None,
-    "process-may-be-ended": lambda case: _reachable(case) and _mine(case) and not _defunct(case) and not _service(case),
+    "process-may-be-ended": lambda case: _may_end(case) and not _told_by_text(case),
+    # A text's table has no moment of the start that a command could compare.
+    "process-mine-by-text": lambda case: _may_end(case) and _told_by_text(case),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
-    "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
+    "process-elsewhere": _elsewhere,
     "process-of-service": lambda case: _service(case) and _mine(case),
     **kernel_module.CONDITIONS,
     **PLACES,

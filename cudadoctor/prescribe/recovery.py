@@ -97,6 +97,7 @@ RECOVERY: dict[str, Condition] = {
     "gsp-file-missing": lambda case: case.quotes(_NO_FIRMWARE),
     "gsp-can-be-off": gsp_can_be_off,
     "vgpu-driver-refused": evidence(r"is not supported by the\b|driver release|ncompatible [Gg]uest|incompatible with host"),
+    "vgpu-unlicensed": evidence(r"(?i)unlicensed|license not found|not licensed"),
     "switched-by-prime": _PRIME,
     "switched-by-supergfxctl": _SUPERGFX,
     "switched-by-envycontrol": _ENVYCONTROL,
