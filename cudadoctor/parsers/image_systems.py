@@ -33,17 +33,17 @@ def _of_refusal(line: str) -> str | None:
     return "" if _REFUSED.search(line) is not None else None
 
 
-def parse_command_line(text: Text) -> Output:
-    """/proc/cmdline: without the parameter no tree of OSTree is booted."""
-    shown = list(first_line(BOOTED_IMAGE, _of_parameter, whole=False)(text))
-    yield from shown or ([text.fact(BOOTED_IMAGE, None, text.quote(1))] if text.whole and text.lines[0].strip() else [])
+def parse_mark(text: Text) -> Output:
+    """/run/ostree-booted, an empty file of the machine itself. What system it is /etc/os-release says there."""
+    yield text.fact(BOOTED_IMAGE, "", text.absent("/run/ostree-booted: there"), whole=False)
 
 
 _parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 # The name of an image says most: it is what a system is rebased from.
 PARSERS = (
     _parser(name="deployments", parse=first_line(BOOTED_IMAGE, _of_deployment, whole=False), wakes=("rpm-ostree status", "bootc status")),
-    _parser(name="ostree_parameter", reads=("kernel-parameters",), parse=parse_command_line, wakes=("ostree=/ostree/",)),
+    _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _of_parameter, whole=False), wakes=("ostree=/ostree/",)),
+    _parser(name="ostree_booted", reads=("ostree-booted",), parse=parse_mark, absent=(BOOTED_IMAGE.name,)),
     _parser(
         name="image_refusal",
         parse=first_line(BOOTED_IMAGE, _of_refusal, whole=False),
