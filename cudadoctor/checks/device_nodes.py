@@ -31,6 +31,7 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
+    DEVICE_RULES,
     ENVIRONMENT,
     LADDER,
     MAJORS,
@@ -52,6 +53,7 @@ NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each t
 _MINORS = {CONTROL: 255, UVM: 0}
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
 _GPU_NODE = lazy(r"/dev/nvidia\d+$")
+_DYNAMIC = (*range(234, 255), *range(384, 512)).__contains__
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
 
 
@@ -315,6 +317,24 @@ def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
 
 
+def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An LXC container's rules allow the GPU's own devices, and for nvidia-uvm a number that it no longer has: it is drawn anew when the
+    module is loaded (Linux: Documentation/admin-guide/devices.txt, 234 to 254 and 384 to 511 are dynamic).
+    """
+    rules, nodes = facts[DEVICE_RULES], facts[DEVICE_NODES]
+    uvm = nodes.value.find(UVM) if nodes.value is not None else None
+    if rules.value is None or uvm is None or uvm.major is None:
+        return
+    allowed = [rule for rule in rules.value.rules if rule.major != NVIDIA_MAJOR]
+    if len(allowed) == len(rules.value.rules) or not allowed or any(rule.major == uvm.major for rule in allowed):
+        return
+    old = next((rule for rule in allowed if _DYNAMIC(rule.major)), None)
+    if old is not None:
+        values = {"node": UVM, "major": str(uvm.major), "old_major": str(old.major), "lxc": rules.value.container or ""}
+        quotes = merged(nodes.line_of(uvm.line), rules.line_of(old.line))
+        yield Clue(cause="container-lost-devices", quotes=quotes, from_rung="init", values=values)
+
+
 def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
     """The nodes that the kernel refused to open so."""
     openings = climb.value.openings if climb.value is not None else ()
@@ -390,6 +410,7 @@ CHECK = Check(
         Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
         Rule("libcuda", ("preloaded-library-interferes",), intercepted),
         Rule("container", ("container-lost-devices",), lost_in_container),
+        Rule("container", ("container-lost-devices",), number_not_allowed),
     ),
     describe=describe,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from functools import partial
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, MAJORS, DeviceNode, DeviceNodes
+from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DEVICE_RULES, MAJORS, DeviceNode, DeviceNodes, DeviceRule, DeviceRules
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import root_command
@@ -92,6 +92,20 @@ def parse_majors(text: Text) -> Output:
     yield text.fact(MAJORS, {name: major for name, (major, _) in found.items()}, *map(text.quote, lines))
 
 
+# lxc.container.conf(5); lxc.cgroup is of the first version of control groups.
+_RULE = lazy(r"^\s{0,8}lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):")
+_OF_PROXMOX = lazy(r"/etc/pve/lxc/(?P<number>\d{3,9})\.conf\b")
+
+
+def parse_rules(text: Text) -> Output:
+    """What an LXC container's configuration lets it open, by number."""
+    rules = tuple(DeviceRule(major=int(found["major"]), line=number) for number, found in text.rows(_RULE))
+    named = _OF_PROXMOX.search(text.text)
+    if rules:
+        value = DeviceRules(rules=rules, container=named["number"] if named is not None else None)
+        yield text.fact(DEVICE_RULES, value, *(text.quote(rule.line) for rule in rules), whole=False)
+
+
 PARSERS = (
     Parser(
         name="dev",
@@ -102,5 +116,6 @@ PARSERS = (
     ),
     # The nodes once the driver was asked; no paste tells that, so nothing wakes this one.
     Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=partial(_parse, key=DEVICE_NODES_AFTER)),
+    Parser(name="device_rules", keys=(DEVICE_RULES.name,), parse=parse_rules, wakes=(".devices.allow",)),
     Parser(name="majors", reads=("devices",), keys=(MAJORS.name,), absent=(MAJORS.name,), parse=parse_majors),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, CONTAINER_STACK, HYPERVISOR, KERNEL, NVML, SETTING, SMI, WSL, Setting
+from cudadoctor.model.values import BOOT_LOADER, CONTAINER_MARKS, CONTAINER_STACK, HYPERVISOR, KERNEL, NVML, SETTING, SMI, WSL, Setting
 from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 
@@ -147,6 +147,8 @@ PLACES: dict[str, Condition] = {
     "hook-slow": evidence(r"timed out|rpc error"),
     "hook-direct": evidence(r"Runtime Hook directly"),
     "hook-gvisor": evidence(r"unsupported Nvidia driver version"),
+    "boots-by-proxmox": lambda case: case.get(BOOT_LOADER) == "proxmox-boot-tool",
+    "boots-unknown": lambda case: case.get(BOOT_LOADER) is None,
     "driver-of-windows": in_windows,
     "wsl-said": in_wsl,
     "watchdog-of-windows": lambda case: in_windows(case) or _windows_possible(case),

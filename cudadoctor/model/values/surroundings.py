@@ -32,6 +32,18 @@ class DeviceNodes(Value, frozen=True, kw_only=True):
         return any(path == entry or (entry.endswith("*") and path.startswith(entry[:-1])) for entry in self.absent)
 
 
+class DeviceRule(Value, frozen=True, kw_only=True):
+    """A rule of an LXC container's configuration that allows the character devices of one major number."""
+
+    major: int
+    line: int
+
+
+class DeviceRules(Value, frozen=True, kw_only=True):
+    rules: tuple[DeviceRule, ...]
+    container: str | None = None  # Proxmox: the number of the container
+
+
 class User(Value, frozen=True, kw_only=True):
     name: str
     uid: int
@@ -154,9 +166,11 @@ class ContainerStack(Value, frozen=True, kw_only=True):
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
 DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
 MAJORS = Key[dict[str, int]]("majors")  # device driver -> the major number that it has at present
+DEVICE_RULES = Key[DeviceRules]("device-rules")
 USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
 BOOTED_IMAGE = Key[str]("booted-image")  # what OSTree or bootc booted, a name or a reference; empty where only the kind is said
+BOOT_LOADER = Key[str]("boot-loader")  # grub | systemd-boot | proxmox-boot-tool (systemd-boot, kept by that): where the running kernel has its parameters from
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
 SET_IN = Key[tuple[SetIn, ...]]("set-in")  # in the order in which a shell reads them

@@ -1,6 +1,6 @@
-"""A system that is an image (OSTree, bootc): the tree that is booted, by the kernel's command line or by rpm-ostree and bootc themselves.
+"""What was booted: the tree of a system that is an image (OSTree, bootc), and the boot loader that gave the kernel its parameters.
 
-Its packages are layered or the image is exchanged; dnf, akmods and dracut do not change what is booted.
+An image's packages are layered or the image is exchanged; dnf, akmods and dracut do not change what is booted.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import BOOTED_IMAGE
+from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
@@ -17,6 +17,8 @@ _DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,
 _PARAMETER = lazy(r"(?:^|[\s'\"])ostree=/ostree/boot\.[\d.]{1,10}/(?P<tree>[\w.-]{1,80})/")
 # dnf 5 (libdnf5 bootc check), dnf 4 with rpm-ostree's wrapper: they refuse to install there.
 _REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b|\bon an OSTree based system\b)")
+# GRUB hands on the name of the kernel's file, a loader of EFI the path of the initrd; `proxmox-boot-tool` keeps it in a folder of its own.
+_HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|initrd=\\EFI\\(?P<owner>\w[\w.-]{0,60})\\)")
 
 
 def _of_deployment(line: str) -> str | None:
@@ -33,6 +35,13 @@ def _of_refusal(line: str) -> str | None:
     return "" if _REFUSED.search(line) is not None else None
 
 
+def _loader(line: str) -> str | None:
+    found = _HANDED_ON.match(line) if "=" in line else None
+    if found is None:
+        return None
+    return "grub" if found["grub"] else "proxmox-boot-tool" if found["owner"] == "proxmox" else "systemd-boot"
+
+
 def parse_mark(text: Text) -> Output:
     """/run/ostree-booted, an empty file of the machine itself. What system it is /etc/os-release says there."""
     yield text.fact(BOOTED_IMAGE, "", text.absent("/run/ostree-booted: there"), whole=False)
@@ -43,6 +52,12 @@ _parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 PARSERS = (
     _parser(name="deployments", parse=first_line(BOOTED_IMAGE, _of_deployment, whole=False), wakes=("rpm-ostree status", "bootc status")),
     _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _of_parameter, whole=False), wakes=("ostree=/ostree/",)),
+    Parser(
+        name="boot_loader",
+        keys=(BOOT_LOADER.name,),
+        parse=first_line(BOOT_LOADER, _loader, whole=False),
+        wakes=("BOOT_IMAGE=", "initrd=\\EFI\\"),
+    ),
     _parser(name="ostree_booted", reads=("ostree-booted",), parse=parse_mark, absent=(BOOTED_IMAGE.name,)),
     _parser(
         name="image_refusal",
