@@ -104,7 +104,7 @@ def test_powershell_stands_apart() -> None:
         )
 
 
-DIGITS = {"pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high"}
+DIGITS = {"pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "major", "old_major", "lxc"}
 
 
 def _outside_quotes(text: str) -> str:

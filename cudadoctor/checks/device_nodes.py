@@ -321,16 +321,16 @@ def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An LXC container's rules allow the GPU's own devices, and for nvidia-uvm a number that it no longer has: it is drawn anew when the
     module is loaded (Linux: Documentation/admin-guide/devices.txt, 234 to 254 and 384 to 511 are dynamic).
     """
-    rules, nodes = facts[DEVICE_RULES], facts[DEVICE_NODES]
-    uvm = nodes.value.find(UVM) if nodes.value is not None else None
-    if rules.value is None or uvm is None or uvm.major is None:
-        return
-    allowed = [rule for rule in rules.value.rules if rule.major != NVIDIA_MAJOR]
-    if len(allowed) == len(rules.value.rules) or not allowed or any(rule.major == uvm.major for rule in allowed):
+    rules, nodes = facts.there(DEVICE_RULES), facts.there(DEVICE_NODES)
+    uvm = nodes.need().find(UVM) if nodes is not None else None
+    if rules is None or nodes is None or uvm is None or uvm.major is None:
+        return  # a container's configuration is known from texts alone
+    allowed = [rule for rule in rules.need().rules if rule.major != NVIDIA_MAJOR]
+    if len(allowed) == len(rules.need().rules) or not allowed or any(rule.major == uvm.major for rule in allowed):
         return
     old = next((rule for rule in allowed if _DYNAMIC(rule.major)), None)
     if old is not None:
-        values = {"node": UVM, "major": str(uvm.major), "old_major": str(old.major), "lxc": rules.value.container or ""}
+        values = {"node": UVM, "major": str(uvm.major), "old_major": str(old.major), "lxc": rules.need().container or ""}
         quotes = merged(nodes.line_of(uvm.line), rules.line_of(old.line))
         yield Clue(cause="container-lost-devices", quotes=quotes, from_rung="init", values=values)
 

@@ -18,7 +18,9 @@ _LINE = lazy(r"^(?P<path>/.{1,1000}):(?P<number>\d{1,7}): (?P<name>[A-Za-z_]\w{0
 _PATH = r"(?P<path>(?:/|~/)[\w./@:+-]{1,300})"
 _CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail|head) {_PATH}$")
 _HEADING = lazy(rf"^(?:# (?=/(?:etc|run|usr/lib|lib)/systemd/)|==> ){_PATH}(?: <==)?$")
-_GREP = lazy(rf"(?:sudo )?grep (?:-\w{{0,4}}n\w{{0,4}} )(?:-\w{{1,6}} ){{0,3}}(?:\"[^\"]{{1,80}}\"|'[^']{{1,80}}'|[^\s'\"-]\S{{0,80}}) {_PATH}$")
+_GREP = lazy(
+    rf"(?:sudo )?grep (?:-\w{{0,4}}n\w{{0,4}} )(?:-\w{{1,6}} ){{0,3}}(?:\"[^\"]{{1,80}}\"|'[^']{{1,80}}'|[^\s'\"-]\S{{0,80}}) {_PATH}$"
+)
 _NUMBERED = lazy(r"^(?P<number>\d{1,6}):(?P<rest>.{1,2000})$")
 _FOUND = lazy(rf"^{_PATH}:(?P<number>\d{{1,6}}):(?P<rest>.{{1,2000}})$")
 _SETS = lazy(
@@ -89,8 +91,8 @@ PARSERS = (
         keys=(SET_IN.name,),
         parse=parse_shown,
         wakes=(
-            "grep -", "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
-            ":export ", ":CUDA", ":NUMBA",
+            "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
+            "grep -", ":export ", ":CUDA", ":NUMBA",
         ),
     ),
 )  # fmt: skip

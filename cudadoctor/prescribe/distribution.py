@@ -147,7 +147,9 @@ def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distributio
     """What is booted is an image. Its reference names the system too, and the variant: `docker://ghcr.io/ublue-os/bazzite-nvidia-open:stable`."""
     parts = _TREE.split(tree.lower())
     rows = _by_name(knowledge)
-    row = next((rows[name] for part in reversed(parts) for name in (part, part.partition("-")[0]) if name in rows and rows[name].image), None)
+    row = next(
+        (rows[name] for part in reversed(parts) for name in (part, part.partition("-")[0]) if name in rows and rows[name].image), None
+    )
     if row is not None and made.family in (None, row.family):
         version = made.version or next((part for part in parts if part.isdigit()), None)
         made = _made(row, row.id, version, None, knowledge, wsl=False, headless=made.headless)

@@ -44,7 +44,9 @@ _OF_A_PERSON = r"(?:/(?:home|Users))?/[^/.]{0,255}/?$"
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
-        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major", "major", "old_major", "lxc"), r"\d{1,12}"),
+        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
+        (("major", "old_major", "lxc"), r"\d{1,9}"),
+        (("kernel_compiler",), r"[a-z][\w.+-]{1,60}"),
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
@@ -183,7 +185,8 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
-    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "major", "old_major", "lxc"))
+    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler"))
+    yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc"))
 
 
 def node_group(case: Case) -> str | None:
