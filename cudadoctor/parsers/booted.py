@@ -15,8 +15,8 @@ from cudadoctor.parsers.base import Output, Parser, Text, first_line
 _DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,300}[:/]\S{1,300})$")
 # ostree=/ostree/boot.1/fedora/<checksum>/0: how the boot loader names the tree to ostree-prepare-root(1).
 _PARAMETER = lazy(r"(?:^|[\s'\"])ostree=/ostree/boot\.[\d.]{1,10}/(?P<tree>[\w.-]{1,80})/")
-# dnf 5 (libdnf5 bootc check), dnf 4 with rpm-ostree's wrapper: they refuse to install there.
-_REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b|\bon an OSTree based system\b)")
+# dnf 5 refuses to install there.
+_REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b)")
 # GRUB hands on the name of the kernel's file, a loader of EFI the path of the initrd; `proxmox-boot-tool` keeps it in a folder of its own.
 _HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|initrd=\\EFI\\(?P<owner>\w[\w.-]{0,60})\\)")
 
@@ -62,6 +62,6 @@ PARSERS = (
     _parser(
         name="image_refusal",
         parse=first_line(BOOTED_IMAGE, _of_refusal, whole=False),
-        wakes=("bootc system is configured", "OSTree based system"),
+        wakes=("bootc system is configured",),
     ),
 )
