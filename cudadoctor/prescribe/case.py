@@ -83,10 +83,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _fact(self, key: Key[T]) -> Fact[T] | Unknown:
         """Where the machine itself shows the fault, no words of a text beside it enter its steps."""
         found = self.facts.get(key)
-        shown = {quote.source for quote in self.root.evidence}
-        if isinstance(found, Unknown) or found.origin != _TEXT or not shown or _TEXT in shown:
+        if isinstance(found, Unknown) or found.origin != _TEXT or not self.root.evidence or self.told_by_text:
             return found
         return Unknown(key=key.name, why="told by a text alone")
+
+    @property
+    def told_by_text(self) -> bool:
+        """Whether the finding quotes what somebody pasted."""
+        return any(quote.source == _TEXT for quote in self.root.evidence)
 
     @property
     def words(self) -> str:

@@ -54,6 +54,9 @@ def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
     row = case.knowledge.branch(branch) if branch is not None else None
     cuda = case.cuda if driver.state == "fits" else row.cuda if row is not None else None
     yield _cuda(case, cuda, branch, there=driver.state == "fits")
+    if case.python is None and case.told_by_text:  # what its programs are written with is not known either
+        yield _again(fix, driver, left=False)
+        return
     planned = msgspec.structs.replace(case, planned=cuda)
     stack = stack_of(planned)
     if stack is None:
