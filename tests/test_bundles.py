@@ -113,7 +113,7 @@ def test_a_report_of_a_healthy_machine_is_healthy(name: str) -> None:
     assert (report.verdict, cause_of(report)) == ("healthy", None)
 
 
-@every("name", [name for name in HOSTS if name not in MISLED], share=3)
+@every("name", [name for name in HOSTS if name not in MISLED], share=6)
 def test_a_report_accuses_nothing_that_the_recording_does_not_show(name: str) -> None:
     assert blamed(of(of_host(name))) <= found(of_recording(name))
 

@@ -41,7 +41,7 @@ def of(comparison: Comparison, kind: str) -> list[Difference]:
 
 
 # ---------------------------------------------------------------- what is equal
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_a_machine_equals_itself(name: str) -> None:
     one = side(name)
     assert found(one, one).equal

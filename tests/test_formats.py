@@ -97,7 +97,7 @@ def test_golden(form: str) -> None:
 
 
 # ---------------------------------------------------------------- every format
-@every("name, form", itertools.product(NAMES, FORMATS), share=10)
+@every("name, form", itertools.product(NAMES, FORMATS), share=20)
 def test_every_report_has_every_format_and_the_same_report_the_same_text(name: str, form: str) -> None:
     body = shown(report_of(name), form)
     assert body.endswith("\n")
@@ -433,7 +433,7 @@ def test_words_of_the_machine_stay_words(text: str) -> None:
     assert words.one_line(f"gpu:{text}") in got
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)  # others in each run
 @given(st.text(max_size=60))
 def test_any_words_stay_words(text: str) -> None:
     check_all(with_words(text))

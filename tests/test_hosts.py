@@ -106,7 +106,7 @@ def test_a_recording_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
         assert recording.read(str(tmp_path / target)) == evidence_of(name)
 
 
-@every("name", NAMES, share=8)
+@every("name", NAMES, share=16)
 def test_what_names_nobody_is_judged_alike(name: str, knowledge: Knowledge, tmp_path: Path) -> None:
     report = report_of(name)
     recording.write(redact(evidence_of(name)), str(tmp_path / name))

@@ -76,7 +76,7 @@ def test_any_text_is_read_without_an_exception(body: str) -> None:
         check_total(parser, body)
 
 
-@settings(RELAXED, max_examples=300)
+@settings(RELAXED, max_examples=100)  # others in each run
 @given(data=st.data())
 def test_any_piece_of_real_output_is_read_without_an_exception(data: st.DataObject) -> None:
     """By every parser; that of a text reads most of its pieces."""

@@ -18,7 +18,7 @@ from tests.cases import every
 from tests.patterns import Found
 from tests.pumping import steep
 
-SHARES = 60
+SHARES = 100
 TODAY = dt.datetime.now(tz=dt.timezone.utc).date().toordinal() % SHARES
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that ends a search")

@@ -438,7 +438,7 @@ def shell_text(distros: Iterable[str]) -> tuple[str, ...]:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT CHECKED: no bash here")
-@pytest.mark.parametrize("one_in", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("one_in", [10, pytest.param(1, marks=pytest.mark.long)])
 def test_shell_text_parses(one_in: int) -> None:
     """Each text by itself: of two with an open quote the second would close the first."""
 

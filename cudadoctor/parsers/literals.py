@@ -25,6 +25,10 @@ class Places:
     def __contains__(self, literal: str) -> bool:
         return literal in self._found or (literal not in self._known and literal in self._text)
 
+    def none_of(self, literals: frozenset[str]) -> bool:
+        """Whether none of these, which were looked for, stands in the text."""
+        return literals.isdisjoint(self._found)
+
     def each(self) -> Iterable[Sequence[int]]:
         return self._found.values()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from cudadoctor.knowledge.wording import Lexicon, Says
@@ -36,6 +37,11 @@ class _Says(NamedTuple):
     also: tuple[str, ...]
     unless: tuple[str, ...]
 
+    @property
+    def wake(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Sets of which the text holds a word each."""
+        return _bare(self.subjects), _bare(self.complaints)
+
 
 class Prose:
     """The lexicon made ready for texts."""
@@ -55,9 +61,12 @@ class Prose:
         low = text.joined.lower()
         if len(text.lines) > LONGEST or len(low) != len(text.joined):
             return {}
-        sentences = _Sentences(text.joined, low, self._literals.places(low), self._denied)
+        places = self._literals.places(low)
+        sentences = _Sentences(text.joined, low, places, self._denied)
         found: dict[str, int] = {}
         for says in self._says:
+            if any(map(places.none_of, says.wake)):
+                continue
             at = sentences.first(says)
             for kind in says.entry.kinds if at is not None else ():
                 found[kind] = min(text.line_at(at or 0), found.get(kind, len(text.lines)))
@@ -108,6 +117,11 @@ class _Sentences:
 
     def _negated(self, start: int) -> bool:
         return self._denied.search(self._low[max(0, start - _NEGATION) : start]) is not None
+
+
+@cache
+def _bare(words: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(word.rstrip(_OPEN) for word in words)
 
 
 def _in_word(letter: str) -> bool:

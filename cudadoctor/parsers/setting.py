@@ -79,11 +79,11 @@ class _Body:
 
     def __init__(self, text: Text, hints: Literals) -> None:
         self.text, self.lines, self.whole = text, text.lines, text.joined
-        self._places = hints.places(self.whole)
+        self.hints = hints.places(self.whole)
 
     def places(self, hint: str) -> Iterator[tuple[int, int]]:
         """Each place of a hint with its line's number, at most one on a line."""
-        found = ((at, self.text.line_at(at)) for at in self._places.of(hint))
+        found = ((at, self.text.line_at(at)) for at in self.hints.of(hint))
         for number, of_line in islice(groupby(found, key=itemgetter(1)), _PLACES):
             yield next(of_line)[0], number
 
@@ -126,7 +126,8 @@ class _Known(NamedTuple):
 
     def first(self, body: _Body) -> int | None:
         """The line of the first sign of it."""
-        found = (next((number for at, number in body.places(hint) if self._fits(body.around(at))), None) for hint in self.hints)
+        here = (hint for hint in self.hints if hint in body.hints)
+        found = (next((number for at, number in body.places(hint) if self._fits(body.around(at))), None) for hint in here)
         return min((number for number in found if number is not None), default=None)
 
     def _fits(self, line: str) -> bool:
