@@ -39,9 +39,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="THE HTML REPORT WAS NOT LOOKED AT: no Playwright here (pip install playwright)"
-    )
+    api = pytest.importorskip("playwright.sync_api", reason="THE HTML REPORT WAS NOT LOOKED AT: no Playwright here (the extra test-long)")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM)
         yield browser
