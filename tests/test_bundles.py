@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import os
 import random
 import re
 import struct
+import subprocess
 import sys
 import tarfile
 import time
@@ -24,7 +26,7 @@ from cudadoctor.judge import machines as nodes
 from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
-from cudadoctor.sources import bundles, pasted, recording
+from cudadoctor.sources import bundles, inputs, pasted, recording
 from cudadoctor.sources.bundles import bug_report, items, must_gather, unpacking
 from cudadoctor.sources.inputs import Content
 from cudadoctor.sources.redact import redact
@@ -65,6 +67,14 @@ HEALTHY = (
     "h200-healthy", "cloud-t4-healthy", "desktop-rtx3090-healthy", "laptop-prime-on-demand-healthy", "seed-mx250-healthy", "vgpu-guest-healthy",
     "xids-of-the-past-healthy", "mig-slice-healthy",
 )  # fmt: skip
+
+
+def expanded(content: bytes) -> tuple[bytes, list[str]]:
+    return unpacking.expanded(content, unpacking.Allowance(len(content)))
+
+
+def unpacked(content: bytes, wanted: Callable[[str], bool]) -> unpacking.Unpacked:
+    return unpacking.unpacked(content, wanted, unpacking.Allowance(len(content)))
 
 
 def of_bytes(content: bytes, name: str = "standard input") -> bundles.Opened:
@@ -546,7 +556,7 @@ def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
         assert "not read here" in refused(_zip(zeros, method))
     packed = gzip.compress(bytes(16 << 20))
-    plain, _ = unpacking.expanded(gzip.compress(packed))
+    plain, _ = expanded(gzip.compress(packed))
     assert plain == packed, "a gzip within a gzip is one level too many"
     monkeypatch.setattr(unpacking, "MAX_STREAM", 4 << 20)
     assert "more than 4 MiB" in refused(_tar({"sos_commands/kernel/dmesg": random.Random(1).randbytes(8 << 20)}, "w:gz"))
@@ -564,9 +574,9 @@ def test_xz_gets_no_more_memory_than_its_levels_take() -> None:
     far = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]
     for content in (_tar({"a.log": b"x"}, "w"), b"text\n"):
         assert "MiB of memory" in refused(lzma.compress(content, filters=far))
-    plain, remarks = unpacking.expanded(lzma.compress(b"one\n" * 100_000, preset=9) + bytes(8) + lzma.compress(b"two\n"))
+    plain, remarks = expanded(lzma.compress(b"one\n" * 100_000, preset=9) + bytes(8) + lzma.compress(b"two\n"))
     assert (plain, remarks) == (b"one\n" * 100_000 + b"two\n", [])
-    assert unpacking.expanded(lzma.compress(b"one\n" * 100_000)[:60])[1] != []
+    assert expanded(lzma.compress(b"one\n" * 100_000)[:60])[1] != []
 
 
 def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -574,12 +584,12 @@ def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 5" in refused(_tar({f"sos_commands/{number}": b"" for number in range(6)}))
     assert "more than 5" in refused(_zip({f"sos_commands/{number}": b"" for number in range(6)}))
     monkeypatch.setattr(unpacking, "MAX_MEMBER", 2 << 20)
-    found = unpacking.unpacked(_tar({"a": b"x" * (5 << 20), "b": b"y"}), lambda name: True)
+    found = unpacked(_tar({"a": b"x" * (5 << 20), "b": b"y"}), lambda name: True)
     assert (len(found.members["a"]), found.members["b"]) == (2 << 20, b"y")
     assert "a: Of 5 MiB the beginning and the end were read, 2 MiB in all." in found.remarks
     monkeypatch.setattr(unpacking, "MAX_INPUT", 10)
     with pytest.raises(bundles.BundleError, match="larger than"):
-        unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"), len)
+        unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"), bug_report.is_report)
 
 
 def test_links_devices_and_hostile_names() -> None:
@@ -606,21 +616,19 @@ def test_members_of_a_zip_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> No
     """Each may be small beside what it unpacks to, and each may be the same one."""
     monkeypatch.setattr(unpacking, "RATIO_FROM", 8 << 20)
     with pytest.raises(unpacking.BundleError, match="times its size"):
-        unpacking.unpacked(_zip({f"log{number}.txt": bytes(6 << 20) for number in range(4)}), lambda name: True)
+        unpacked(_zip({f"log{number}.txt": bytes(6 << 20) for number in range(4)}), lambda name: True)
 
 
 def test_of_a_zip_nothing_is_unpacked_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_KEPT", (3 << 20) + 500)
-    found = unpacking.unpacked(
-        _zip({f"log{number}.txt": os.urandom(1 << 20) for number in range(6)}, zipfile.ZIP_STORED), lambda name: True
-    )
+    found = unpacked(_zip({f"log{number}.txt": os.urandom(1 << 20) for number in range(6)}, zipfile.ZIP_STORED), lambda name: True)
     assert [len(body) for body in found.members.values()] == [1 << 20] * 3 + [0] * 3
     assert sum("was not read" in remark for remark in found.remarks) == 3
 
 
 def test_a_damaged_member_costs_only_itself() -> None:
     body = _zip({"lsmod.txt": b"nvidia 1 0" * 9, "nvidia-bug-report.log": b"x" * 4000}, zipfile.ZIP_STORED)
-    found = unpacking.unpacked(body.replace(b"nvidia 1 0", b"nvidia 2 0", 1), lambda name: True)
+    found = unpacked(body.replace(b"nvidia 1 0", b"nvidia 2 0", 1), lambda name: True)
     assert (list(found.members), len(found.remarks)) == (["nvidia-bug-report.log"], 1)
 
 
@@ -644,10 +652,10 @@ def test_members_of_gzip_are_counted_and_read_one_after_the_other() -> None:
     """A million of them without content took half a minute."""
     began = time.process_time()
     with pytest.raises(unpacking.BundleError, match="members of gzip"):
-        unpacking.expanded(gzip.compress(b"") * (unpacking.MAX_MEMBERS + 100_000))
+        expanded(gzip.compress(b"") * (unpacking.MAX_MEMBERS + 100_000))
     assert time.process_time() - began < 1.5
     many = gzip.compress(b"") * 5000 + gzip.compress(b"a") + b"\0" * 100_000 + gzip.compress(bytes(3 << 20)) + b"\0"
-    assert unpacking.expanded(many) == (b"a" + bytes(3 << 20), [])
+    assert expanded(many) == (b"a" + bytes(3 << 20), [])
 
 
 def test_a_cut_gzip_gives_what_could_be_read() -> None:
@@ -699,7 +707,7 @@ def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:
 
 def test_of_a_very_long_file_the_beginning_and_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_MEMBER", 8 << 20)
-    plain, remarks = unpacking.expanded(gzip.compress(b"head " + b"\0" * (20 << 20) + b" tail", 1))
+    plain, remarks = expanded(gzip.compress(b"head " + b"\0" * (20 << 20) + b" tail", 1))
     assert (plain[:5], plain[-5:]) == (b"head ", b" tail")
     assert len(plain) <= 8 << 20
     assert remarks == ["Of 20 MiB the beginning and the end were read, 7 MiB in all."]
@@ -707,7 +715,7 @@ def test_of_a_very_long_file_the_beginning_and_the_end_are_kept(monkeypatch: pyt
 
 def test_what_is_beyond_all_that_is_kept_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_KEPT", 2 << 20)
-    found = unpacking.unpacked(_tar(dict.fromkeys("abc", b"x" * (2 << 20))), lambda name: True)
+    found = unpacked(_tar(dict.fromkeys("abc", b"x" * (2 << 20))), lambda name: True)
     assert [len(found.members[name]) for name in "abc"] == [2 << 20, 0, 0]
     assert "c: It was not read: what came before is more than is kept." in found.remarks
 
@@ -721,10 +729,69 @@ def test_letters_of_other_scripts_do_not_multiply_a_very_long_text() -> None:
 
 
 def test_bug_reports_that_unpack_to_too_much_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(must_gather, "MOST_UNPACKED", 1)
-    machines = of_bytes(_tar(gather(gpu_1=of_host("h200-healthy"), gpu_2=of_host("gpu-fell-off-bus")), "w:gz")).machines
+    first = of_host("h200-healthy")
+    monkeypatch.setattr(must_gather, "MOST_UNPACKED", len(first.encode()))
+    machines = of_bytes(_tar(gather(gpu_1=first, gpu_2=of_host("gpu-fell-off-bus")), "w:gz")).machines
     assert [machine.node for machine in machines] == ["gpu-1"]
-    assert any("nvidia-bug-report_gpu-2.log.gz and the reports after it were not read" in remark for remark in machines[0].remarks)
+    said = " ".join(machines[0].remarks)
+    assert "nvidia-bug-report_gpu-2.log.gz: it unpacks to more than" in said
+    assert "nor were the reports after it" in said
+
+
+def test_reports_that_are_refused_cost_what_all_may_cost_together() -> None:
+    """Each is a bomb of some hundred bytes: the first that goes beyond what the whole bundle may is the last that is unpacked."""
+    bomb = bz2.compress(b"ab" * (9 << 19)) * 15
+    began = time.process_time()
+    with pytest.raises(bundles.BundleError, match="nor were the reports after it"):
+        of_bytes(_tar({f"must-gather/nvidia-bug-report_node{number}.log.gz": bomb for number in range(20)}, "w:gz"))
+    assert time.process_time() - began < 10
+
+
+def test_one_budget_of_time_holds_for_all_that_is_packed_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_CPU", 0.3)
+    slow = gzip.compress(b"", 1) * 30_000  # takes some tenths of a second, and gives nothing
+    began = time.process_time()
+    with pytest.raises(bundles.BundleError, match=r"more than 0.3 s to unpack; not read, nor were the files after it"):
+        of_bytes(_tar({f"{number}.log.gz": slow for number in range(60)}, "w"))
+    assert time.process_time() - began < 3
+
+
+def test_short_lines_do_not_multiply_the_memory_of_a_bundle(tmp_path: Path) -> None:
+    """A line of three bytes takes fifty in a list: bundles of 64 KB took gigabytes."""
+    lines = b"ab\n" * (63 << 19)
+    of_sos = {"sos_commands/kernel/uname_-a": b"Linux gpu07 5.14.0\n", "sos_commands/rpm/sh_-c_rpm_--nodigest_-qa_--qf_x_sort_-V": lines}
+    head = f"{MARK}\n\n{bug_report.START}.\n\n".encode()
+    hostile = {
+        "rpm": _tar({f"sosreport-gpu07-2026-01-01-abc/{name}": body for name, body in of_sos.items()}, "w:gz"),
+        "command": gzip.compress(head + f"{MARK}\n\nlsmod\n".encode() + lines, 1),
+        "scan": gzip.compress(head + f"{MARK}\n\n{bug_report._SCANNED}\n\n  journalctl -b -0:\n".encode() + b" kernel: \n" * (9 << 20), 1),
+        "dmesg": gzip.compress(head + f"{MARK}\n\ndmesg:\n".encode() + b"xid\n" * (47 << 19), 1),
+        "query": gzip.compress(b"==============NVSMI LOG==============\n\n" + b"a :\n" * (47 << 19), 1),
+    }
+    for name, content in hostile.items():
+        (tmp_path / name).write_bytes(content)
+        code = "import resource, sys; from cudadoctor.sources import bundles; bundles.opened(sys.argv[1]); print(resource.getrusage(0).ru_maxrss)"
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], stdout=subprocess.PIPE, text=True, check=True)
+        assert int(done.stdout) < 600 << 10, name
+
+
+def test_of_a_very_long_report_both_ends_are_read_and_of_a_stream_what_a_text_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "MAX_MEMBER", 1 << 20)
+    monkeypatch.setattr(inputs, "TEXT", 1 << 20)
+    head = f"{MARK}\n\n{bug_report.START}.\n\nuname: Linux x\n{MARK}\n\ndmesg:\n"
+    (tmp_path / "report.log").write_text(f"{head}{'noise ' * 400_000}\n{MARK}\n\nlsmod\nnvidia 1 0\n")
+    (machine,) = bundles.replayed(str(tmp_path / "report.log"))
+    assert {"uname", "lsmod"} <= {item.id for item in machine.items}
+    assert any("the beginning and the end were read" in remark for remark in machine.remarks)
+    for packed in (b"\x1f\x8b\x08\x00", head.encode()):
+        stream = io.BytesIO(packed + bytes(4 << 20))
+        try:
+            bundles.of_stream(stream)
+        except bundles.BundleError:
+            pass
+        assert stream.tell() <= (1 << 20) + 1
 
 
 def test_many_packed_files_and_many_nodes_end_soon() -> None:
@@ -744,7 +811,7 @@ def test_many_packed_files_and_many_nodes_end_soon() -> None:
 def test_members_without_content_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_CPU", 0.05)
     with pytest.raises(unpacking.BundleError, match=r"more than 0.05 s to unpack"):
-        unpacking.expanded(gzip.compress(b"", 1) * 1_000_000)
+        expanded(gzip.compress(b"", 1) * 1_000_000)
 
 
 def test_a_list_of_members_that_is_larger_than_any_is_not_made() -> None:
@@ -752,7 +819,7 @@ def test_a_list_of_members_that_is_larger_than_any_is_not_made() -> None:
     size = (unpacking.MAX_DIRECTORY // len(entry) + 1) * len(entry)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, size, 4, 0)
     with pytest.raises(unpacking.BundleError, match="list of its members"):
-        unpacking.unpacked(b"PK\3\4" + entry * (size // len(entry)) + end, lambda _: True)
+        unpacked(b"PK\3\4" + entry * (size // len(entry)) + end, lambda _: True)
 
 
 # ---------------------------------------------------------------- what was cut off proves a fault, never health

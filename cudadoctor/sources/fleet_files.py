@@ -67,11 +67,12 @@ def _of_file(path: str) -> Iterator[Piece]:
     try:
         content = inputs.of_path(path, lambda _: LARGEST)
         body = content.body
-        if not unpacking.is_archive(body):
+        allowance = unpacking.Allowance(len(body))
+        if not unpacking.is_archive(body, allowance):
             yield Piece(path, body=body)
             yield from _left_out(path, content)
             return
-        held = unpacking.unpacked(body, lambda name: name.endswith(_REPORTS))
+        held = unpacking.unpacked(body, lambda name: name.endswith(_REPORTS), allowance)
     except (inputs.InputError, unpacking.BundleError) as error:
         yield Piece(path, why=str(error).removeprefix(f"{path}: "))
         return

@@ -34,15 +34,17 @@ class Content(NamedTuple):
     lines_before: int = 0
 
 
-def of_path(path: str, limit: Callable[[bytes], int] = lambda _: TEXT) -> Content:
-    """A file or a pipe. `limit`: how much of it to read, by how it begins. InputError where it is neither, or cannot be read."""
+def of_path(path: str, limit: Callable[[bytes], int] = lambda _: TEXT, both_ends: Callable[[bytes], bool] = lambda _: False) -> Content:
+    """A file or a pipe. `limit`: how much of it to read, by how it begins; `both_ends`: whether not the end alone of a file that is longer.
+    InputError where it is neither, or cannot be read.
+    """
     try:
         kind = os.stat(path).st_mode
         what = next((words for matches, words in _KINDS if matches(kind)), None)
         if what is not None:
             raise InputError(f"{path}: it is {what}; name a file")
         with open(path, "rb", opener=lambda name, _: os.open(name, _OPEN)) as stream:
-            return _of_pipe(path, stream, limit) if stat.S_ISFIFO(kind) else _of_file(path, stream, limit)
+            return _of_pipe(path, stream, limit) if stat.S_ISFIFO(kind) else _of_file(path, stream, limit, both_ends)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # a path with a zero byte
@@ -76,11 +78,16 @@ def _parts(stream: IO[bytes], most: int) -> Iterator[bytes]:
         most -= len(part)
 
 
-def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Content:
+def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int], both_ends: Callable[[bytes], bool]) -> Content:
     head = _some(stream, HEAD)  # /proc/kmsg has the mode of a file, and nothing to give for the moment
     most, size = limit(head), os.fstat(stream.fileno()).st_size
     if size <= most:
         return Content(_some(stream, most, head))  # files of /proc have no size
+    if both_ends(head):
+        first = _some(stream, most // 2, head)
+        stream.seek(size - most // 2)
+        said = f"Of {size >> 20} MiB of {path} the beginning and the end were read, {most >> 20} MiB in all."
+        return Content(first + _some(stream, most // 2), said)
     said = f"Only the last {most >> 20} MiB of {path} were read, of {size >> 20} MiB"
     counted = size - most <= COUNTED
     lines = head[: size - most].count(b"\n") + sum(part.count(b"\n") for part in _parts(stream, size - most - len(head))) if counted else 0

@@ -64,12 +64,13 @@ def replayed(path: str) -> tuple[Evidence, ...]:
 def opened(path: str) -> Opened:
     """A file or a folder. BundleError where it cannot be read, or is an archive in which nothing is known."""
     if not os.path.isdir(path):
-        return _of_content(unpacking.read_file(path, _most), path)
+        return _of_content(unpacking.read_file(path, bug_report.is_report), path)
     if os.path.exists(os.path.join(path, RECORDING)):
         return Opened(recording=True)
     if not _shows_a_bundle(path):
         raise BundleError(f"{path} is a folder; name a file with the text of a failure")
-    return _of_members(unpacking.folder(path, _wanted), path)
+    found = unpacking.folder(path, _wanted)
+    return _of_members(found, path, unpacking.Allowance(found.kept))
 
 
 def _shows_a_bundle(path: str) -> bool:
@@ -88,27 +89,25 @@ def _shows_a_bundle(path: str) -> bool:
 def of_stream(stream: IO[bytes]) -> Opened:
     """The same of standard input."""
     try:
-        return _of_content(inputs.of_stream(stream, "standard input", _most), "standard input")
+        return _of_content(inputs.of_stream(stream, "standard input"), "standard input")
     except inputs.InputError as error:
         raise BundleError(str(error)) from error
 
 
-def _most(head: bytes) -> int:
-    """How much is read: bundles are larger than texts."""
-    packed = unpacking.head(head) is not None or bug_report.is_report(head)
-    return unpacking.MAX_INPUT if packed else inputs.TEXT
-
-
 def _of_content(whole: inputs.Content, name: str) -> Opened:
     content = whole.body
+    allowance = unpacking.Allowance(len(content))
     try:
-        if unpacking.is_archive(content):
-            return _of_members(unpacking.unpacked(content, _wanted, _of_recording), name)
-        plain, remarks = unpacking.expanded(content)
+        if unpacking.is_archive(content, allowance):
+            found = unpacking.unpacked(content, _wanted, allowance, _of_recording)
+            found.remarks += [whole.left_out] if whole.left_out is not None else []
+            return _of_members(found, name, allowance)
+        plain, remarks = unpacking.expanded(content, allowance)
         if plain is not content and not plain.strip(b"\x00 \t\r\n"):
             raise BundleError("there is nothing in it")
     except BundleError as error:
-        raise BundleError(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from error
+        said = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        raise BundleError(f"{said} ({whole.left_out})" if whole.left_out is not None else said) from error
     return _of_file(whole._replace(body=plain), tuple(remarks))
 
 
@@ -134,40 +133,38 @@ def _of_recording(name: str) -> bool:
     return name == RECORDING or name.endswith(f"/{RECORDING}")
 
 
-def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
+def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allowance) -> Opened:
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
-    remarks = tuple(found.remarks)
     if sos.is_report(found.names):
-        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, remarks),)
+        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, tuple(found.remarks)),)
     elif must_gather.is_gather(found.names) or any(must_gather.is_bug_report(member) for member in found.names):
-        machines = must_gather.evidence(found.members, remarks)
+        machines = must_gather.evidence(found.members, allowance, found.remarks)
     else:
-        machines = _of_singles(found)
+        machines = _of_singles(found, allowance)
     machines = tuple(machine for machine in machines if machine.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
+        remarks = found.remarks
         more = f" And {len(remarks) - _REMARKS} more of the kind." if len(remarks) > _REMARKS else ""
         said = f" ({' '.join(remarks[:_REMARKS])}{more})" if remarks else ""
         raise BundleError(f"{name}: {len(found.names)} files, among them neither of: {known}{said}")
     return Opened(machines=machines)
 
 
-def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
+def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tuple[Evidence, ...]:
     """Each file that is one tool's output, of one machine: their pieces together."""
     parts: list[Evidence] = []
-    remarks = list(found.remarks)
-    room = unpacking.MAX_KEPT  # for all that is packed once more
+    remarks = found.remarks
+    allowance.no_more_than(unpacking.MAX_KEPT)
     for name, content in sorted(found.members.items()):
-        if room <= 0:
-            remarks.append("Files beyond were not read: what came before unpacks to more than is read.")
-            break
         try:
-            plain, cut = unpacking.expanded(content)
+            plain, cut = unpacking.expanded(content, allowance)
+        except unpacking.TooMuchError as error:
+            remarks.append(f"{name}: {error}, nor were the files after it.")
+            break
         except BundleError:
-            room -= unpacking.MAX_MEMBER // 8  # it cost something to find that out
             continue
-        room -= len(plain) if plain is not content else 0
         part = _of_one_tool(plain, ())
         if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
             parts.append(part)
@@ -196,7 +193,7 @@ def _printed_by(text: str) -> tuple[str, ...] | None:
     """The command line whose output this is."""
     head = text[:_HEAD]
     if _BANNER.match(head):
-        lines = (line for line in text.splitlines()[2:] if line.strip() and "NVSMI LOG" not in line)
+        lines = (line for line in items.lines(text) if line.strip() and "NVSMI LOG" not in line)
         return ("nvidia-smi", "-q") if sum(1 for line in lines if _FIELD.match(line) is None) <= _FOREIGN else None
     if _XML.match(head):
         return ("nvidia-smi", "-q", "-x") if text.rstrip().endswith(">") else None

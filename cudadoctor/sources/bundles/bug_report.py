@@ -21,10 +21,12 @@ MOST = 10_000  # commands and files that are read; a report has some hundreds
 _HEAD = 64 << 10  # bytes within which a report shows that it is one
 _FILE = re.compile(r"^(?:\*\*\* )?(?P<path>/[^\s:]+)(?P<gone> does not exist| is not readable)?$")
 _LISTING = re.compile(r"^\*\*\* ls: ")
-_COMMAND = re.compile(r"^(?:/\S*/)?(?P<program>nvidia-smi|lspci|modinfo|lsmod|dmesg|nvcc|uname)(?P<rest>(?: .*)?):?$")
+_COMMAND = re.compile(r"^(?:/\S*/)?(?P<program>nvidia-smi|lspci|modinfo|lsmod|dmesg|nvcc|uname)(?P<rest>(?: .*)?):?$", re.MULTILINE)
 _SKIPPED = re.compile(r"^Skipping:? (?P<what>.{1,80}?) output\b(?: \((?P<why>[^)]*)\))?")
 _BY_SYSFS = "PCI devices configuration space dump using sysfs"
 _SCANNED = "Scanning kernel log files for NVIDIA kernel messages:"
+_JOURNAL = re.compile(r"^ {2,16}journalctl -b -0: {0,16}$", re.MULTILINE)
+_OTHER_LOG = re.compile(r"^  .*:$", re.MULTILINE)
 _FILES = {
     "/proc/modules": "modules",
     "/proc/version": "proc-version",
@@ -94,7 +96,7 @@ def sections(text: str) -> Iterator[Section]:
 def _of_section(section: Section) -> Iterator[Item]:
     title = section.title
     if title.startswith(START.partition(" log")[0]):
-        unames = (line.removeprefix("uname: ") for line in section.body.splitlines() if line.startswith("uname: "))
+        unames = (line.removeprefix("uname: ") for line in items.lines(section.body) if line.startswith("uname: "))
         yield from (items.command("uname", "uname", "-a", text=f"{uname}\n") for uname in unames)
     elif title == "dmesg:":
         if section.body.strip():
@@ -143,15 +145,12 @@ def _of_commands(section: Section) -> Iterator[Item]:
     """Each command of a section with what it printed: a line that is a command line of the same program begins the next."""
     first = _COMMAND.match(section.title)
     assert first is not None
-    title, lines = section.title, list[str]()
-    for line in section.body.split("\n"):
-        match = _COMMAND.match(line) if line.startswith(("/", "nvidia-smi", "modinfo")) else None
-        if match is not None and match["program"] == first["program"]:
-            yield from _of_command(title, "\n".join(lines))
-            title, lines = line.rstrip(), []
-        else:
-            lines.append(line)
-    yield from _of_command(title, "\n".join(lines))
+    title, begin = section.title, 0
+    for match in _COMMAND.finditer(section.body):
+        if match["program"] == first["program"] and match[0].startswith(("/", "nvidia-smi", "modinfo")):
+            yield from _of_command(title, section.body[begin : match.start()])
+            title, begin = match[0].rstrip(), match.end()
+    yield from _of_command(title, section.body[begin:])
 
 
 def _of_command(title: str, output: str) -> Iterator[Item]:
@@ -188,12 +187,8 @@ def _of_lspci(words: list[str], text: str) -> Iterator[Item]:
 
 def _of_scan(body: str) -> Iterator[Item]:
     """What was filtered from the journal of this boot, for the case that dmesg was refused."""
-    found: list[str] = []
-    ours = False
-    for line in body.splitlines():
-        if line.startswith("  ") and line.endswith(":"):
-            ours = line.strip() == "journalctl -b -0:"
-        elif ours and " kernel: " in line:
-            found.append(line)
+    mark = _JOURNAL.search(body)
+    end = _OTHER_LOG.search(body, mark.end()) if mark is not None else None
+    found = items.lines_with(body[mark.end() : end.start() if end is not None else None], " kernel: ") if mark is not None else ""
     if found:
-        yield items.kernel_log("journalctl", "-b", "-0", text="\n".join(found) + "\n", excerpt=True)
+        yield items.kernel_log("journalctl", "-b", "-0", text=found, excerpt=True)

@@ -6,6 +6,8 @@ What a bundle does not hold has no item: unknown, never absent. Only where its t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from cudadoctor.model.evidence import Item
 from cudadoctor.sources.children import OUTPUT_LIMIT
@@ -19,6 +21,8 @@ _KERNEL_WORDS = (
 )  # fmt: skip
 _OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 MOST_LINES = 50_000  # of such a log, at each end
+_PIECE = 1 << 20  # characters that are searched at a time: each line that is found costs memory
+_LINE = re.compile(r"[^\n]+")
 
 
 def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_failed: bool = False) -> Item:
@@ -55,28 +59,52 @@ def kernel_log(*argv: str, text: str, excerpt: bool = False) -> Item:
 
 
 def _telling(text: str) -> str:
-    """The lines that hold one of the words, in capitals or not; piece by piece, for small letters are a copy."""
+    """The lines that hold one of the words, in capitals or not."""
     forms = tuple(form for word in _KERNEL_WORDS for form in (word, word.upper(), word.capitalize()))
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        end = text.find("\n", at + LOG_LIMIT) + 1 or len(text)
-        piece = text[at:end]
+
+    def places(piece: str) -> list[int]:
         small = piece.lower()
-        found.append(_lines(piece, _places(small, *_KERNEL_WORDS) if len(small) == len(piece) else _places(piece, *forms)))
-        at = end
-    return "".join(found) if len(found) == 1 else _ends("".join(found))
+        return _places(small, *_KERNEL_WORDS) if len(small) == len(piece) else _places(piece, *forms)
 
-
-def _ends(text: str) -> str:
-    """The text without what stands beyond MOST_LINES at each end."""
-    lines = text.splitlines(keepends=True)
-    return "".join((*lines[:MOST_LINES], *lines[-MOST_LINES:])) if len(lines) > 2 * MOST_LINES else text
+    return _chosen(text, places)
 
 
 def lines_with(text: str, *words: str) -> str:
     """The lines of a text that hold one of these words, as they stand; at most MOST_LINES at each end."""
-    return _lines(text, _places(text, *words))
+    return _chosen(text, lambda piece: _places(piece, *words))
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines that are not empty, one after another: a list of short ones takes twenty times the memory of their text."""
+    return (one[0] for one in _LINE.finditer(text))
+
+
+def _chosen(text: str, places: Callable[[str], list[int]]) -> str:
+    """The lines that begin at these places, at most MOST_LINES at each end: beyond them nothing is searched."""
+    bounds = [0]
+    while bounds[-1] < len(text) - 1:  # a piece begins with the end of the line before: so may a word
+        end = text.find("\n", bounds[-1] + _PIECE)
+        bounds.append(end if end >= 0 else len(text))
+
+    def found(pieces: Iterable[tuple[int, int]]) -> Iterator[str]:
+        lines = 0
+        for begin, end in pieces:
+            if lines < MOST_LINES:
+                starts = places(piece := text[begin : end + 1])
+                lines += len(starts)
+                yield _lines(piece, starts)
+
+    pieces = list(pairwise(bounds))
+    first = list(found(pieces))
+    last = list(found(reversed(pieces[len(first) :])))
+    return _ends("".join((*first, *reversed(last))))
+
+
+def _ends(text: str) -> str:
+    """The text without what stands beyond MOST_LINES at each end. Its last line has its end."""
+    first = text.split("\n", MOST_LINES)
+    last = first.pop().rsplit("\n", MOST_LINES + 1)
+    return "\n".join((*first, *last[1:])) if len(last) > MOST_LINES + 1 else text
 
 
 def _places(text: str, *words: str) -> list[int]:
@@ -92,7 +120,5 @@ def _places(text: str, *words: str) -> list[int]:
 
 
 def _lines(text: str, starts: list[int]) -> str:
-    if len(starts) > 2 * MOST_LINES:
-        starts = starts[:MOST_LINES] + starts[-MOST_LINES:]
     ends = ((start, text.find("\n", start)) for start in starts)
     return "".join(text[start : end if end >= 0 else len(text)] + "\n" for start, end in ends)

@@ -13,7 +13,7 @@ import msgspec
 
 from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
-from cudadoctor.sources.bundles.unpacking import MIB, BundleError, expanded
+from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded
 
 NAME = "GPU operator must-gather"
 _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
@@ -24,7 +24,7 @@ _NODE = re.compile(r"^Node:\s+(?P<node>[\w.-]+?)(?:/\S*)?$", re.MULTILINE)
 _NOT_READY = re.compile(
     r"^[ \t]{1,40}(?:Ready:\s{1,40}False|Reason:\s{1,40}(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull))", re.MULTILINE
 )
-_POD_LIMIT = 1 << 20  # characters kept of the end of one pod's log
+_POD_LIMIT = 1 << 20  # bytes kept of the end of one pod's log, and of the beginning of its description
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
 MOST_NODES = 128
 MOST_UNPACKED = 512 * MIB  # bytes of all bug reports
@@ -42,10 +42,9 @@ def is_bug_report(name: str) -> bool:
     return _REPORT.search(name) is not None
 
 
-def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tuple[Evidence, ...]:
-    """One piece of evidence for each node, in the order of their names."""
-    said = list(remarks)
-    reports = dict(_reports(members, said))
+def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> tuple[Evidence, ...]:
+    """One piece of evidence for each node, in the order of their names. What could not be read is added to what is `said`."""
+    reports = dict(_reports(members, allowance, said))
     pods = _pods(members)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
     nodes = sorted({*reports, *pods})
@@ -55,23 +54,22 @@ def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tup
     return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), tuple(said)) for node in nodes)
 
 
-def _reports(members: Mapping[str, bytes], said: list[str]) -> Iterator[tuple[str, Evidence]]:
+def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> Iterator[tuple[str, Evidence]]:
     """Node -> its bug report. One after another: unpacked, they are far larger than what is kept of each."""
-    room = MOST_UNPACKED
+    allowance.no_more_than(MOST_UNPACKED)
     for name, content in sorted(members.items()):
         match = _REPORT.search(name)
         if match is None:
             continue
-        if room <= 0:
-            said.append(f"{name} and the reports after it were not read: those before unpack to {MOST_UNPACKED // MIB} MiB.")
-            return
         node = match["node"] or name.rpartition("/")[0] or "the node"
         try:
-            plain, cut = expanded(content)
+            plain, cut = expanded(content, allowance)
+        except TooMuchError as error:
+            said.append(f"{name}: {error}, nor were the reports after it.")
+            return
         except BundleError as error:
             said.append(f"{name}: {error}.")
             continue
-        room -= len(plain)
         said += [f"{name}: {remark}" for remark in cut]
         if bug_report.is_report(plain):
             yield node, bug_report.evidence(plain, (), node)
@@ -85,13 +83,14 @@ def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
     for name, content in members.items():
         match = _POD.search(name)
         if match is not None:
-            by_pod.setdefault(match["pod"], {})[match["kind"]] = items.text_of(content)
+            part = content[:_POD_LIMIT] if match["kind"] == "descr" else content[-_POD_LIMIT:]
+            by_pod.setdefault(match["pod"], {})[match["kind"]] = items.text_of(part)
     by_node: dict[str, list[str]] = {}
     for pod in sorted(by_pod, key=lambda pod: ("driver" not in pod, pod)):
         node = _NODE.search(by_pod[pod].get("descr", ""))
         if node is None or _NOT_READY.search(by_pod[pod].get("descr", "")) is None:
             continue
-        logs = [by_pod[pod][kind][-_POD_LIMIT:] for kind in ("previous.log", "log", "descr") if by_pod[pod].get(kind, "").strip()]
+        logs = [by_pod[pod][kind] for kind in ("previous.log", "log", "descr") if by_pod[pod].get(kind, "").strip()]
         by_node.setdefault(node["node"], []).append(f"# pod {pod}\n" + "\n".join(logs))
     return {node: "\n".join(texts) for node, texts in by_node.items()}
 

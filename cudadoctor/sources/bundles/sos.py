@@ -12,6 +12,7 @@ from cudadoctor.sources.bundles import items
 NAME = "sos report"
 _MARK = "sos_commands/"
 _MISSING = re.compile(r"command not found|No such file or directory|^timeout: failed to run command", re.MULTILINE)
+_BEHIND_A_NAME = re.compile(r"(?<=\S)[^\S\n].*")
 _HOST = re.compile(r"^sosreport-(?P<host>[\w.-]+?)-(?:\d{4,}-)?\d{4}-\d\d-\d\d")
 
 
@@ -28,8 +29,8 @@ def _command(item_id: str, *argv: str, excerpt: bool = False, empty: bool = Fals
 
 def _rpms(text: str) -> Item | None:
     """sos prints the date of installation behind each name."""
-    names = "".join(f"{line.split()[0]}\n" for line in text.splitlines() if line.strip())
-    return items.command("packages", "rpm", "-qa", text=names) if names else None
+    names = _BEHIND_A_NAME.sub("", text[: items.LOG_LIMIT])
+    return items.command("packages", "rpm", "-qa", text=names, excerpt=len(text) > items.LOG_LIMIT) if names.strip() else None
 
 
 def _smi_query(text: str) -> Item | None:

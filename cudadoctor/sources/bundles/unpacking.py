@@ -32,7 +32,7 @@ MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
 MAX_RATIO = 100  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
 RATIO_FROM = 128 * MIB
 MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
-MAX_CPU = 20  # seconds of CPU time to unpack one
+MAX_CPU = 20  # seconds of CPU time to unpack one, with all that is packed within it
 MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4 GiB of; the highest of its levels takes 65 MiB
 _CHUNK = 1 << 20
 _PACKED = 1 << 16
@@ -44,8 +44,8 @@ class BundleError(Exception):
     """The bundle cannot be read; the message says why."""
 
 
-class _TooMuchError(BundleError):
-    """It unpacks to more than it may."""
+class TooMuchError(BundleError):
+    """It unpacks to more than the bundle may, or takes longer: nothing else of it is unpacked."""
 
 
 class Unpacked(msgspec.Struct):
@@ -55,6 +55,27 @@ class Unpacked(msgspec.Struct):
     remarks: list[str]
     names: list[str] = []  # of every plain file, wanted or not
     kept: int = 0  # bytes of all members
+
+
+class Allowance:
+    """What one bundle may cost: CPU time, and bytes that are unpacked, of all that is packed in it however often, refused or kept."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.given, self.most = size, 0, MAX_STREAM
+        self.until = time.process_time() + MAX_CPU
+
+    def no_more_than(self, more: int) -> None:
+        """From here on so many bytes."""
+        self.most = min(self.most, self.given + more)
+
+    def count(self, given: int) -> None:
+        self.given += given
+        if self.given > self.most:
+            raise TooMuchError(f"it unpacks to more than {max(1, self.most // MIB)} MiB; not read")
+        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
+            raise TooMuchError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
+        if time.process_time() > self.until:
+            raise TooMuchError(f"it takes more than {MAX_CPU} s to unpack; not read")
 
 
 class _Reads(Protocol):
@@ -67,37 +88,22 @@ class _Packed(io.BytesIO):
     A library crosses members without content, and lists all members, before it gives anything that could be counted.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, allowance: Allowance) -> None:
         super().__init__(content)
-        self.until = time.process_time() + MAX_CPU
+        self.allowance = allowance
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > MAX_DIRECTORY:
-            raise _TooMuchError(f"the list of its members is larger than {MAX_DIRECTORY // MIB} MiB; not read")
-        if time.process_time() > self.until:
-            raise _TooMuchError(f"it takes more than {MAX_CPU} s to unpack; not read")
+            raise TooMuchError(f"the list of its members is larger than {MAX_DIRECTORY // MIB} MiB; not read")
+        self.allowance.count(0)
         return super().read(size)
-
-
-class _Limit:
-    """How much an archive of so many bytes may unpack to, all of its members together."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.given = size, 0
-
-    def count(self, given: int) -> None:
-        self.given += given
-        if self.given > MAX_STREAM:
-            raise _TooMuchError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
-        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
-            raise _TooMuchError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
 
 
 class _Counted(io.RawIOBase):
     """A stream that stops where its archive gave more than it may."""
 
-    def __init__(self, stream: _Reads, limit: _Limit) -> None:
-        self.stream, self.limit = stream, limit
+    def __init__(self, stream: _Reads, allowance: Allowance) -> None:
+        self.stream, self.allowance = stream, allowance
 
     def readable(self) -> bool:
         return True
@@ -105,7 +111,7 @@ class _Counted(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         # read1 gives what is there: where a stream is cut off, `read` would lose what it had gathered.
         chunk = getattr(self.stream, "read1", self.stream.read)(size if size >= 0 else _CHUNK)
-        self.limit.count(len(chunk))
+        self.allowance.count(len(chunk))
         return chunk
 
 
@@ -143,7 +149,7 @@ class _Xz:
         except lzma.LZMAError as error:
             if "limit" not in str(error):
                 raise
-            raise _TooMuchError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
+            raise BundleError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
 
 
 class _Gzip:
@@ -156,7 +162,7 @@ class _Gzip:
     def _next(self) -> zlib._Decompress:
         self.members += 1
         if self.members > MAX_MEMBERS:
-            raise _TooMuchError(f"more than {MAX_MEMBERS} members of gzip in a row; not read")
+            raise TooMuchError(f"more than {MAX_MEMBERS} members of gzip in a row; not read")
         return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
     def read(self, size: int = -1, /) -> bytes:
@@ -195,26 +201,29 @@ def head(content: bytes) -> str | None:
     return "tar" if content[_TAR_AT : _TAR_AT + 5] == b"ustar" else None
 
 
-def read_file(path: str, most: Callable[[bytes], int]) -> inputs.Content:
-    """The bytes of a file, as many as `most` says by how it begins."""
+def read_file(path: str, is_report: Callable[[bytes], bool]) -> inputs.Content:
+    """The bytes of a file: all of what is packed, of a report by how it begins both ends, of a text the end. Of a pipe, the beginning."""
+
+    def most(head_of_it: bytes) -> int:
+        return MAX_INPUT if head(head_of_it) is not None else MAX_MEMBER if is_report(head_of_it) else inputs.TEXT
+
     try:
         if os.path.getsize(path) > MAX_INPUT:
             raise BundleError(f"{path}: larger than {MAX_INPUT // MIB} MiB; not read")
-        return inputs.of_path(path, most)
+        return inputs.of_path(path, most, is_report) if os.path.isfile(path) else inputs.of_path(path)
     except (OSError, inputs.InputError) as error:
         raise BundleError(str(error) if isinstance(error, inputs.InputError) else f"{path}: {error.strerror}") from error
 
 
-def expanded(content: bytes) -> tuple[bytes, list[str]]:
+def expanded(content: bytes, allowance: Allowance) -> tuple[bytes, list[str]]:
     """The bytes without one compression around them (not a tar's members), and a remark where they are cut off."""
     opener = _opener(content)
     if opener is None:
         return content, []
-    source = _Counted(opener(_Packed(content)), _Limit(len(content)))
-    return _read(source, MAX_MEMBER)
+    return _read(_Counted(opener(_Packed(content, allowance)), allowance), MAX_MEMBER)
 
 
-def is_archive(content: bytes) -> bool:
+def is_archive(content: bytes, allowance: Allowance) -> bool:
     """Whether it holds members: a zip, or a tar within whatever compression."""
     kind = head(content)
     if kind in ("zip", "tar"):
@@ -223,18 +232,20 @@ def is_archive(content: bytes) -> bool:
     if opener is None:
         return False
     try:
-        return head(opener(_Packed(content)).read(512)) == "tar"
+        return head(opener(_Packed(content, allowance)).read(512)) == "tar"
     except _DAMAGED:
         return False
 
 
-def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[str], bool] = lambda _: False) -> Unpacked:
+def unpacked(
+    content: bytes, wanted: Callable[[str], bool], allowance: Allowance, enough: Callable[[str], bool] = lambda _: False
+) -> Unpacked:
     """The wanted members of an archive, up to one whose name is `enough` to know it. BundleError where not one member can be read."""
     if head(content) == "zip":
-        return _of_zip(content, wanted)
+        return _of_zip(content, wanted, allowance)
     opener = _opener(content)
-    stream: _Reads = opener(_Packed(content)) if opener is not None else io.BytesIO(content)
-    return _of_tar(_Counted(stream, _Limit(len(content))), wanted, enough)
+    stream: _Reads = opener(_Packed(content, allowance)) if opener is not None else io.BytesIO(content)
+    return _of_tar(_Counted(stream, allowance), wanted, enough)
 
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
@@ -283,10 +294,10 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
     return found
 
 
-def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
+def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        archive = zipfile.ZipFile(_Packed(content))
+        archive = zipfile.ZipFile(_Packed(content, allowance))
     except _DAMAGED as error:
         raise BundleError(f"no whole zip archive ({recording.what_is_wrong(error)})") from error
     members = [member for member in archive.infolist() if not member.is_dir()]
@@ -294,7 +305,6 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
         raise BundleError(f"more than {MAX_MEMBERS} members; not read")
     if members and all(member.flag_bits & 1 for member in members):
         raise BundleError("the zip archive is encrypted: unpack it with its password and name the file within")
-    limit = _Limit(len(content))
     for member in members:
         name = plain_name(member.filename)
         if (member.external_attr >> 16) & 0o170000 not in (0, 0o100000):
@@ -310,8 +320,8 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
             continue
         try:
             with archive.open(member) as stream:
-                _keep(found, name, _Counted(stream, limit))
-        except _TooMuchError:
+                _keep(found, name, _Counted(stream, allowance))
+        except TooMuchError:
             raise
         except (*_DAMAGED, BundleError, RuntimeError) as error:
             found.remarks.append(f"{name} is damaged ({recording.what_is_wrong(error)}); not read.")
