@@ -534,6 +534,14 @@ def test_the_version_to_install_is_what_numba_asks_for() -> None:
     assert clue("python-package-broken", state).values["requirement"] == "llvmlite<0.46,>=0.45.0dev0"
 
 
+def test_a_number_of_thousands_of_digits_rules_nothing_out() -> None:
+    """Python makes no such number: metadata that nobody can compare crashed the rule."""
+    huge = "9" * 5000
+    for version, asked, found in (("1.26.4", huge, set()), (huge, "2.4", {"python-abi-mismatch"})):
+        asks = package("numba", "0.62.1", f"numpy<{asked}")
+        assert causes({PYTHON: with_numba(asks, package("numpy", version))}) == found
+
+
 def test_every_cause_of_these_rows_is_tested() -> None:
     assert {cause for check in CHECKS for rule in check.rules for cause in rule.causes} - STATE == set(FAULTS)
 

@@ -394,3 +394,20 @@ def test_requirements_stand_in_the_json() -> None:
 
 def test_every_figure_of_the_benchmark_can_be_required() -> None:
     assert {figure.name.replace("_", "-") for figure in KNOWLEDGE.figures} <= set(QUESTIONS)
+
+
+# ---------------------------------------------------------------- numbers that Python does not make
+@pytest.mark.parametrize("name", ["driver", "numba"])
+def test_a_number_of_thousands_of_digits_is_more_than_a_machine_has(name: str) -> None:
+    result = run("check", "--replay", host(H200), "--require", f"{name}>={'9' * 5000}", "--format", "json")
+    report = json.loads(result.out)
+    assert (result.code, report["requirements"][0]["met"], report["diagnosis"]["crashes"]) == (1, False, [])
+
+
+def test_a_question_that_fails_leaves_its_demand_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(policy.comparing, "holds", broken)
+    result = asked(H200, "gpus>=1")
+    assert (result.met, result.why) == (None, "RuntimeError: broken")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import subprocess
@@ -14,12 +15,14 @@ import msgspec
 import pytest
 
 import cudadoctor
+from cudadoctor import policy
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.judgement import Answer, Question, RowsWanted
+from cudadoctor.model.requirements import Policy
 from cudadoctor.report import json
 from cudadoctor.sources import pasted
-from cudadoctor.within import asking, less
+from cudadoctor.within import asking, judging, less
 from cudadoctor.within.asking import Judge
 from cudadoctor.within.judging import answered
 from tests.command_line import NAMES, evidence_of, host
@@ -115,6 +118,28 @@ def test_a_part_of_the_work_that_takes_too_long_is_named(meddle) -> None:  # typ
     report = judged(Question(machines=(evidence_of("h200-healthy"),))).report
     assert report.verdict == "undecided"
     assert "Left out, for it did not end in time: check: driver: slow." in report.notes
+
+
+@pytest.mark.parametrize("failing", ["raise RuntimeError('broken')", "while True: pass", "os.kill(os.getpid(), 11)"])
+def test_a_gate_stays_shut_where_the_policy_is_not_looked_at(failing: str, meddle) -> None:  # type: ignore[no-untyped-def]
+    meddle(f"import os\nfrom cudadoctor import policy\ndef failing(*_, **__):\n    {failing}\npolicy.applied = failing\n")
+    demands = Policy(requirements=policy.requirements(["gpus>=1", "driver"]))
+    asked = Question(machines=(evidence_of("h200-healthy"),), policy=demands, today=dt.date(2026, 11, 21))
+    report = judged(asked).report
+    assert [(one.text, one.met) for one in report.requirements] == [("gpus>=1", None), ("driver", None)]
+    assert (report.verdict, report.exit_code) == ("undecided", 1)
+    told = [*(f"{crash.stage}: {crash.error}" for crash in report.diagnosis.crashes), *report.notes]
+    assert "policy: RuntimeError: broken" in told or "Left out, for it did not end in time: policy: policy." in told
+
+
+def test_where_steps_fail_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(judging.asked_for, "for_cause", broken)
+    report = answered(Question(machines=(evidence_of("driver-not-loaded"),), every_step=True), load()).report
+    assert [(crash.stage, crash.error) for crash in report.diagnosis.crashes] == [("prescribe", "RuntimeError: broken")]
+    assert (report.verdict, report.exit_code) == ("broken", 1)
 
 
 def test_where_no_process_can_be_started_this_one_judges(monkeypatch: pytest.MonkeyPatch) -> None:

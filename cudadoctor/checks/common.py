@@ -28,7 +28,7 @@ from cudadoctor.model.values import (
     Smi,
 )
 from cudadoctor.model.values.ladder import left_out
-from cudadoctor.model.version import CudaVersion
+from cudadoctor.model.version import CudaVersion, PackageVersion
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -182,15 +182,23 @@ def in_python(cause: str, python: Fact[PythonEnvironment], quotes: tuple[Quote, 
 
 def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
     """What a package states to need everywhere. Conditions (an extra, a platform) are not this machine's to judge and are left out."""
-    from packaging.requirements import InvalidRequirement, Requirement  # slow to import; a machine without packages needs none
+    from packaging.requirements import Requirement  # slow to import; a machine without packages needs none
 
     for text in package.requires:
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:
+        except ValueError:
             continue
         if requirement.marker is None:
             yield requirement
+
+
+def rules_out(requirement: Requirement, version: PackageVersion) -> bool:
+    """Whether what is installed is not what is needed. What nobody can compare proves nothing."""
+    try:
+        return not requirement.specifier.contains(version.text, prereleases=True)
+    except ValueError:  # a number of thousands of digits
+        return False
 
 
 def package_of(fact: Fact[PythonEnvironment], name: str) -> PythonPackage | None:

@@ -21,6 +21,7 @@ from cudadoctor.checks.common import (
     passed,
     plural,
     requirements_of,
+    rules_out,
     rung_quote,
     variable_quote,
     variables_of,
@@ -174,7 +175,7 @@ def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         return
     python, numba, target = found.python, found.numba, found.target
     for requirement in requirements_of(target):
-        if requirement.name.lower() == "numba" and not requirement.specifier.contains(numba.version.text, prereleases=True):
+        if requirement.name.lower() == "numba" and rules_out(requirement, numba.version):
             quotes = (package_quote(python, target), package_quote(python, numba))
             yield _old(python, numba, quotes, f"{target.name} {target.version} asks for numba{requirement.specifier}")
 

@@ -17,6 +17,7 @@ from cudadoctor.checks.common import (
     in_python,
     package_quote,
     requirements_of,
+    rules_out,
     rung_quote,
     spoken,
     variables_of,
@@ -69,7 +70,7 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             other = python.package(requirement.name)
             if other is None or requirement.name.lower() not in BOUND:
                 continue
-            if not requirement.specifier.contains(other.version.text, prereleases=True):
+            if rules_out(requirement, other.version):
                 yield _unfit(fact, package, other, f"{other.name}{requirement.specifier}")
         if name == "numba" and "numpy" not in stated:
             # The metadata of an old Numba set no upper bound: the table does.

@@ -116,14 +116,22 @@ def _decided(
 
 
 def report_on(found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> report.Report:
-    """The report that says it. Where a part of this fails, the verdict is decided again, with the failure among its grounds."""
-    failed = len(guard.crashes), len(guard.left_out)
+    """The report that says it."""
+    failed = guard.failures
     shown = _assembled(found, knowledge, wanted, guard)
-    if (len(guard.crashes), len(guard.left_out)) != failed:
+    shown = with_failures(shown, found, knowledge, wanted, guard, since=failed)
+    return msgspec.structs.replace(shown, notes=(*shown.notes, *found.remarks, *knowledge.left_out))
+
+
+def with_failures(
+    shown: report.Report, found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard, *, since: int
+) -> report.Report:
+    """The report with what was left out. Where a part failed since then, the verdict is decided again: that is among its grounds."""
+    if guard.failures != since:
         judged = _decided(found.seen, found.evidence, found.numbering, knowledge, wanted, guard)
         shown = _with_verdict(shown, judged, wanted, guard)
     left_out = (f"Left out, for it did not end in time: {part}." for part in guard.left_out)
-    return msgspec.structs.replace(shown, notes=(*shown.notes, *found.remarks, *left_out, *knowledge.left_out))
+    return msgspec.structs.replace(shown, notes=tuple(dict.fromkeys((*shown.notes, *left_out))))
 
 
 def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> report.Report:
@@ -165,7 +173,7 @@ def _with_verdict(shown: report.Report, judged: Judged, wanted: Requirements, gu
     return msgspec.structs.replace(
         shown,
         verdict=judged.verdict,
-        exit_code=exit_code(judged.verdict, wanted, crashed=bool(crashes)),
+        exit_code=exit_code(judged.verdict, wanted, crashed=bool(crashes), met=all(one.met for one in shown.requirements)),
         action=action(judged.verdict, shown.prescription),
         diagnosis=msgspec.structs.replace(judged.diagnosis, crashes=crashes),
     )

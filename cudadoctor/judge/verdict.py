@@ -33,11 +33,11 @@ def verdict(on: Grounds) -> Verdict:
     return "degraded" if on.degrading or on.slow else "healthy"
 
 
-def exit_code(verdict: Verdict, wanted: Requirements, *, crashed: bool) -> int:
-    """1 broken, or degraded under --strict; 4 undecided because a part crashed, 3 undecided otherwise; 0 healthy or degraded."""
+def exit_code(verdict: Verdict, wanted: Requirements, *, crashed: bool, met: bool = True) -> int:
+    """1 broken, degraded under --strict, or a demand is not `met`; 4 undecided because a part crashed, else 3; 0 healthy or degraded."""
     if wanted.interrupted:
         return exit_codes.INTERRUPTED
-    if verdict == "broken" or (verdict == "degraded" and wanted.strict):
+    if verdict == "broken" or (verdict == "degraded" and wanted.strict) or not met:
         return exit_codes.BROKEN
     if verdict == "undecided":
         return exit_codes.CRASHED if crashed else exit_codes.UNDECIDED

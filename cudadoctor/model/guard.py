@@ -29,10 +29,15 @@ class Guard:
         self.crashes: list[Crash] = []
         self.left_out: list[str] = []
         self.begins, self.too_long, self.machine = begins, too_long, machine
+        self._of: dict[int, Guard] = {}
 
     def of(self, machine: int) -> Guard:
-        """The same for one of several machines."""
-        return Guard(self.begins, self.too_long, machine)
+        """That of one of several machines: the same one whenever it is asked for, so that nothing it caught is forgotten."""
+        return self._of.setdefault(machine, Guard(self.begins, self.too_long, machine))
+
+    @property
+    def failures(self) -> int:
+        return len(self.crashes) + len(self.left_out)
 
     def run(self, stage: str, name: str, otherwise: T, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result, or `otherwise` and a crash entry."""

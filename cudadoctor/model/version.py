@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d{1,18}")  # Python makes no number of thousands of digits, and no version has one
 
 
 @lru_cache(4096)  # tables compare the same versions again and again
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(group) for group in _NUMBERS.findall(text))
 
 
@@ -26,7 +26,7 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return _numbers(self.text)
+        return numbers(self.text)
 
     @property
     def major(self) -> int:

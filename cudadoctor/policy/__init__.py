@@ -24,9 +24,10 @@ from cudadoctor.policy.base import Answer, View
 from cudadoctor.policy.grammar import RequirementError, parsed
 from cudadoctor.policy.questions import ALONE, KERNELS, KINDS, QUESTIONS
 
-__all__ = ["RequirementError", "applied", "expected", "needs_kernels", "requirement", "requirements"]
+__all__ = ["RequirementError", "applied", "expected", "needs_kernels", "requirement", "requirements", "unanswered"]
 
 NOT_MET = 1  # the exit code
+UNANSWERED = "the part that answers demands failed"
 
 
 def requirement(text: str) -> Requirement:
@@ -62,12 +63,19 @@ def applied(report: Report, facts: Facts, policy: Policy, *, today: dt.date) -> 
     return msgspec.structs.replace(report, requirements=results, exit_code=code, notes=(*notes, *report.notes, *late))
 
 
+def unanswered(report: Report, policy: Policy) -> Report:
+    """The report where what the policy asks could not be looked at: no demand is met."""
+    results = tuple(RequirementResult(text=one.text, met=None, found=None, why=UNANSWERED) for one in policy.requirements)
+    return msgspec.structs.replace(report, requirements=results, exit_code=NOT_MET if results else report.exit_code)
+
+
 def _result(one: Requirement, view: View) -> RequirementResult:
     """One answer decides where it is known not to be met; where none is, one unknown leaves it open."""
     guard = Guard()
-    nothing: tuple[Answer, ...] = ()
-    answers = guard.run("policy", one.name, nothing, lambda: tuple(QUESTIONS[one.name].ask(view)))
-    known = [(answer, comparing.holds(one, answer)) for answer in answers]
+    nothing: list[tuple[Answer, bool | None]] = []
+    known = guard.run(
+        "policy", one.name, nothing, lambda: [(answer, comparing.holds(one, answer)) for answer in QUESTIONS[one.name].ask(view)]
+    )
     unmet = [answer for answer, met in known if met is False]
     unknown = [answer for answer, met in known if met is None]
     met = False if unmet else None if unknown or not known else True

@@ -10,14 +10,13 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.requirements import Requirement
+from cudadoctor.model.version import numbers
 from cudadoctor.policy.base import Answer
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-_NUMBERS = lazy(r"[0-9]+")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
@@ -48,7 +47,7 @@ def _words(wanted: Requirement, found: str) -> bool:
 
 def _versions(wanted: Requirement, found: str) -> bool:
     asked = wanted.words or ""
-    width = len(_NUMBERS.findall(asked))
+    width = len(numbers(asked))
     if wanted.operator in (">=", "<"):
         whole = _pep440(found), _pep440(asked)
         if whole[0] is not None and whole[1] is not None:
@@ -57,16 +56,16 @@ def _versions(wanted: Requirement, found: str) -> bool:
 
 
 def _pep440(text: str) -> Version | None:
-    from packaging.version import InvalidVersion, Version  # slow to import, and few policies ask for a version
+    from packaging.version import Version  # slow to import, and few policies ask for a version
 
     try:
         return Version(Version(text).public)
-    except InvalidVersion:
+    except ValueError:  # it is no version, or a number in it has thousands of digits
         return None
 
 
 def _release(text: str, width: int) -> tuple[int, ...]:
     """The first numbers of a version, with zeros where it has fewer."""
     parsed = _pep440(text)
-    numbers = parsed.release if parsed is not None else tuple(int(group) for group in _NUMBERS.findall(text))
-    return (*numbers, *([0] * width))[:width]
+    found = parsed.release if parsed is not None else numbers(text)
+    return (*found, *([0] * width))[:width]

@@ -320,11 +320,11 @@ def _toolkits(case: Case) -> Found:
 def _requirement(text: str | None) -> str | None:
     if not text:
         return None
-    from packaging.requirements import InvalidRequirement, Requirement  # slow to import, seldom needed
+    from packaging.requirements import Requirement  # slow to import, seldom needed
 
     try:
         wanted = Requirement(text)
-    except InvalidRequirement:
+    except ValueError:
         return None
     return str(wanted) if wanted.url is None and wanted.marker is None and _KNOWN_PACKAGE.fullmatch(wanted.name.lower()) else None
 

@@ -9,7 +9,7 @@ import msgspec
 
 from cudadoctor.checks import rows
 from cudadoctor.judge import asked_for, machines
-from cudadoctor.judge.stages import Judgement
+from cudadoctor.judge.stages import Judgement, with_failures
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question, RowsKnown, RowsWanted
@@ -21,24 +21,28 @@ from cudadoctor.parsers.read import read
 def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) -> Answer:
     """The report with what the policy asks, and the steps that were asked for."""
     guard = guard or Guard()
-    wanted = asked.requirements
+    wanted = msgspec.structs.replace(asked.requirements, interrupted=asked.interrupted)
     if asked.policy is not None and asked.today is not None:
         from cudadoctor import policy
 
         wanted = msgspec.structs.replace(wanted, expected=policy.expected(asked.policy, asked.today))
-    report, found = machines.judged(asked.machines, knowledge, msgspec.structs.replace(wanted, interrupted=asked.interrupted), guard)
+    report, found = machines.judged(asked.machines, knowledge, wanted, guard)
     machine = next(number for number, one in enumerate(asked.machines) if one is found.evidence)
     guard = guard.of(machine)
+    told = guard.failures
     if asked.policy is not None and asked.today is not None and not asked.interrupted:
         from cudadoctor import policy
 
-        report = guard.run("policy", "policy", report, policy.applied, report, found.facts, asked.policy, today=asked.today)
+        unanswered = policy.unanswered(report, asked.policy)
+        report = guard.run("policy", "policy", unanswered, policy.applied, report, found.facts, asked.policy, today=asked.today)
     nothing: dict[str, Prescription | None] = {}
+    steps = guard.run("prescribe", "asked for", nothing, _steps, asked, report, found, knowledge)
+    windows = asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, found, knowledge)
     return Answer(
-        report=report,
+        report=with_failures(report, found, knowledge, wanted, guard, since=told),
         machine=machine,
-        steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, found, knowledge),
-        windows=asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, found, knowledge),
+        steps=steps,
+        windows=windows,
         plan=found.plan if not asked.interrupted else None,
     )
 
