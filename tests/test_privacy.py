@@ -367,6 +367,13 @@ def test_a_header_that_authorizes_loses_its_value_whatever_its_scheme(scheme: st
 ])  # fmt: skip
 def test_a_variable_keeps_its_value_where_a_diagnosis_reads_it(name: str, value: str, kept: bool) -> None:
     assert keeps(name, value) == kept
+    other = Item(id="ladder", kind="worker", what=("python", "ladder.py"), status="ok", stdout=lines([
+        {"event": "start", "given": {name: value}}, {"event": "changed", "name": name, "value": value},
+    ]))  # fmt: skip
+    environment = Item(id="environment", kind="environment", what="environment", status="ok", stdout=f"{name}={value}\n")
+    pasted_too = pasted.output_of(f"CUDA_HOME=/usr/local/cuda\nCUDA_CACHE_DISABLE=1\n{name}={value}\n".encode())
+    shown = [item.stdout or "" for item in redact(Evidence(items=(environment, other, pasted_too))).items]
+    assert [value in text for text in (shown[0], *shown[1].splitlines(), shown[2])] == [kept] * 4, "one rule, wherever a variable stands"
 
 
 @pytest.mark.parametrize(

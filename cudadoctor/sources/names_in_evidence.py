@@ -364,12 +364,12 @@ def without_dumped_variables(text: str) -> str:
 
 def _dumped(line: str) -> str:
     found = VARIABLE.match(line)
-    return line if found is None or _shown(found[2]) else found[1] + GONE
+    return line if found is None or _builds(found[2]) or keeps(found[2], found[3]) else found[1] + GONE
 
 
 @lru_cache(maxsize=1000)
-def _shown(name: str) -> bool:
-    return (KEPT_VARIABLES.match(name) or _BUILDS.match(name)) is not None and SECRET_NAME.search(name) is None
+def _builds(name: str) -> bool:
+    return _BUILDS.match(name) is not None and SECRET_NAME.search(name) is None
 
 
 # What builds and frameworks read; a text shows these, and a recording of the machine does not need them.

@@ -20,7 +20,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import keyed, names_in_evidence, private_paths
 from cudadoctor.sources.decoding import json_object
-from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
+from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
 # Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
@@ -141,6 +141,8 @@ class Redactor:
             return self.pseudonyms.gone(value)
         if _SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
             return self.pseudonyms.of("serial", value)
+        if KEPT_VARIABLES.match(key):  # a worker says which ones it was given
+            value = self.variable(key, value)
         if _FOUR_NUMBERS.fullmatch(value) and _VERSION_KEY.search(key) and not PRIVATE.match(value):
             return value
         return redact(value)
@@ -155,13 +157,16 @@ class Redactor:
                 continue
             head, name, value = found.groups()
             self.variables += 1
-            if value and not keeps(name, value):
-                self.withheld += value != GONE
-                value = GONE
-            if _PLACES.fullmatch(name):
-                value = private_paths.in_list(value, lambda part: self.pseudonyms.of("dir", part))
-            lines.append(head + value)
+            shown = self.variable(name, value)
+            self.withheld += GONE == shown != value
+            lines.append(head + shown)
         return "\n".join(lines)
+
+    def variable(self, name: str, value: str) -> str:
+        """The value of a variable, wherever it stands: gone where no diagnosis reads it or it may be a secret."""
+        if value and not keeps(name, value):
+            return GONE
+        return private_paths.in_list(value, lambda part: self.pseudonyms.of("dir", part)) if _PLACES.fullmatch(name) else value
 
     def kernel_log(self, text: str) -> str:
         return "\n".join(line if not line or _KERNEL_LINE.search(line) else GONE for line in text.split("\n"))
