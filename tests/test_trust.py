@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -156,16 +157,19 @@ def test_root_runs_no_program_that_another_user_may_write(repository: Path) -> N
     assert ran(repository) == [], run.stderr
 
 
-def program(path: Path, loader: str, folders: str) -> None:
-    """A program of 64 bits that names these: three segments, and the strings behind them."""
-    texts = f"{loader}\0".encode() + f"{folders}\0".encode()
-    dynamic, strings, base = 64 + 3 * 56, 64 + 3 * 56 + 3 * 16, 0x400000
+def program(path: Path, loader: str, folders: str, *more: tuple[int, str]) -> None:
+    """A program of 64 bits that names these, and `more` by the tags of their entries: three segments, and the strings behind them."""
+    named = ((29, folders), *more)
+    texts, entries = f"{loader}\0".encode(), b""
+    for tag, text in named:
+        entries += struct.pack("<qQ", tag, len(texts))
+        texts += f"{text}\0".encode()
+    dynamic, strings, base = 64 + 3 * 56, 64 + 3 * 56 + (len(named) + 2) * 16, 0x400000
     size = strings + len(texts)
     head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 3, 0, 0, 0)
-    rows = ((1, 0, base, size), (3, strings, base + strings, len(loader) + 1), (2, dynamic, base + dynamic, 3 * 16))
+    rows = ((1, 0, base, size), (3, strings, base + strings, len(loader) + 1), (2, dynamic, base + dynamic, strings - dynamic))
     table = b"".join(struct.pack("<IIQQQQQQ", kind, 4, at, memory, memory, length, length, 1) for kind, at, memory, length in rows)
-    entries = struct.pack("<qQqQqQ", 5, base + strings, 29, len(loader) + 1, 0, 0)
-    path.write_bytes(head + table + entries + texts)
+    path.write_bytes(head + table + struct.pack("<qQ", 5, base + strings) + entries + bytes(16) + texts)
     path.chmod(0o755)
 
 
@@ -180,7 +184,7 @@ def test_root_runs_no_program_that_loads_what_is_another_users(named: str, tmp_p
         named, str(tmp_path / "lib")
     )
     program(tool, str(tmp_path / "ld.so"), f"/usr/lib:{folder}")
-    assert linked.places(str(tool)) == (str(tmp_path / "ld.so"), "/usr/lib", folder.replace("$ORIGIN", str(tmp_path)))
+    assert linked.places(str(tool)) == (("/usr/lib", folder.replace("$ORIGIN", str(tmp_path))), (str(tmp_path / "ld.so"),))
     monkeypatch.setenv("PATH", str(tmp_path))
     if "make" not in named:
         assert programs.found("nvcc") == str(tool)
@@ -189,14 +193,38 @@ def test_root_runs_no_program_that_loads_what_is_another_users(named: str, tmp_p
     assert "which may be written by another user; it was not run" in (programs.refused("nvcc") or "")
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("how", ["needed", "auxiliary", "filter", "audit", "in a folder", "below a folder", "of a library", "the loader's word"])
+def test_root_loads_no_library_of_another_user_that_a_program_names(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library without a name of its own is named by the path by which it was linked."""
+    folder, tool = tmp_path / "lib", tmp_path / "nvcc"
+    theirs = folder / ("glibc-hwcaps/x86-64-v3" if how == "below a folder" else "") / "libq.so"
+    theirs.parent.mkdir(parents=True)
+    program(theirs, "/lib/ld.so", "")
+    tags = {"needed": 1, "auxiliary": 0x7FFFFFFD, "filter": 0x7FFFFFFF, "audit": 0x6FFFFEFC}
+    if how in tags:
+        program(tool, "/lib/ld.so", "/usr/lib", (tags[how], str(theirs)))
+    elif how == "of a library":
+        program(folder / "libown.so", "/lib/ld.so", "", (1, str(theirs)))
+        program(tool, "/lib/ld.so", "", (1, str(folder / "libown.so")))
+    else:
+        program(tool, "/lib/ld.so", f"{tmp_path}/$LIB" if "word" in how else "$ORIGIN/lib", (1, "libother.so"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if "word" not in how:
+        assert programs.found("nvcc") == str(tool)
+        os.chown(theirs, 1000, 1000)
+    assert programs.found("nvcc") is None
+    assert re.search("which (may be|holds .* may be) written by another|the loader alone can read", programs.refused("nvcc") or "")
+
+
 def test_what_a_damaged_program_names_is_nothing(tmp_path: Path) -> None:
     program(tmp_path / "whole", "/lib/ld.so", "/opt/lib")
     whole = (tmp_path / "whole").read_bytes()
     for end in range(len(whole)):
         (tmp_path / "cut").write_bytes(whole[:end])
-        assert all(map(os.path.isabs, linked.places(str(tmp_path / "cut"))))
+        assert all(map(os.path.isabs, chain(*linked.places(str(tmp_path / "cut")))))
     (tmp_path / "large").write_bytes(whole[:32] + b"\xff" * 8 + whole[40:])
-    assert linked.places(str(tmp_path / "large")) == ()
+    assert linked.places(str(tmp_path / "large")) == ((), ())
 
 
 def test_the_systems_own_folders_may_be_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""What a program's own file says is loaded with it: its loader, and the folders in which its libraries are looked for first.
+"""What a program's or a library's own file says is loaded with it: its loader, libraries, and the folders in which these are looked for first.
 
-Source of the format: elf(5), ld.so(8).
+Source of the format: elf(5), elf.h of glibc, ld.so(8).
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ from typing import IO, NamedTuple
 
 _OF_64_BITS = b"\x7fELF\x02\x01"  # and the order of bytes of all machines that have CUDA
 _LOAD, _DYNAMIC, _LOADER = 1, 2, 3  # kinds of segments
-_STRINGS, _OLD_FOLDERS, _FOLDERS = 5, 15, 29  # entries of the dynamic segment
+_STRINGS = 5  # an entry of the dynamic segment; so are these
+_LIBRARIES = (1, 0x7FFFFFFD, 0x7FFFFFFF)  # needed, auxiliary, filter
+_FOLDERS, _AUDITORS = (15, 29), (0x6FFFFEFB, 0x6FFFFEFC)  # lists of folders (rpath, runpath), of libraries (depaudit, audit)
 _MOST_SEGMENTS, _MOST_ENTRIES, _LONGEST = 256, 4096, 4096
 _ENTRY = 16  # bytes
+
+
+class Places(NamedTuple):
+    """Paths as a child that stands in / gets them; one with a $ is made by the loader. `files` in `folders` where they lie there."""
+
+    folders: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class _Segment(NamedTuple):
@@ -26,31 +35,37 @@ class _Segment(NamedTuple):
     size: int
 
 
-def places(path: str) -> tuple[str, ...]:
-    """Their paths, as a child that stands in / gets them; none where the file is no such program or says nothing."""
+def places(path: str) -> Places:
+    """None where the file is no such program or says nothing."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
             named = list(_named(stream))
     except (OSError, OverflowError, ValueError, struct.error):
-        return ()
+        return Places()
     own = os.path.dirname(os.path.realpath(path))
-    each = (place.replace("${ORIGIN}", own).replace("$ORIGIN", own) for text in named for place in text.split(":"))
-    return tuple(dict.fromkeys(os.path.join(os.sep, place) for place in each))
+    each = [(is_folder, name.replace("${ORIGIN}", own).replace("$ORIGIN", own)) for is_folder, name in named]
+    folders = [os.path.join(os.sep, name) for is_folder, name in each if is_folder]
+    files = [name for is_folder, name in each if not is_folder and name]
+    bare = (os.path.join(folder, name) for name in files if os.sep not in name for folder in folders)
+    whole = (os.path.join(os.sep, name) for name in files if os.sep in name)
+    return Places(tuple(dict.fromkeys(folders)), tuple(dict.fromkeys((*whole, *filter(os.path.exists, bare)))))
 
 
-def _named(stream: IO[bytes]) -> Iterator[str]:
+def _named(stream: IO[bytes]) -> Iterator[tuple[bool, str]]:
+    """Whether it is a folder, and its name."""
     segments = _segments(stream)
     for kind, offset, _, size in segments:
         if kind == _LOADER:
-            yield _text(stream, offset, size)
+            yield False, _text(stream, offset, size)
         elif kind == _DYNAMIC:
             stream.seek(offset)
             table = stream.read(min(size, _MOST_ENTRIES * _ENTRY))
             entries = list(struct.iter_unpack("<qQ", table[: len(table) // _ENTRY * _ENTRY]))
             strings = next((_in_file(segments, value) for tag, value in entries if tag == _STRINGS), None)
             for tag, value in entries if strings is not None else ():
-                if tag in (_OLD_FOLDERS, _FOLDERS):
-                    yield _text(stream, strings + value, _LONGEST)
+                if tag in (*_LIBRARIES, *_FOLDERS, *_AUDITORS):
+                    text = _text(stream, strings + value, _LONGEST)
+                    yield from ((tag in _FOLDERS, name) for name in ([text] if tag in _LIBRARIES else text.split(":")))
 
 
 def _segments(stream: IO[bytes]) -> list[_Segment]:

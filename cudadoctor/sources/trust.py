@@ -24,6 +24,7 @@ _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before,
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
+_OF_ALL_LIBRARIES = (*PREFIXES, "/lib", "/lib64", "/usr/lib", "/usr/lib64")  # much else is in these, and every program looks there
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through what one child lists
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
@@ -47,9 +48,19 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
 
 
 def _loads_of_others(path: str) -> str | None:
-    """For root: whether a program is loaded by, or has its libraries from, a place that somebody else may change."""
-    looked = ((place, changeable(place)) for place in (linked.places(path) if as_root() else ()))
-    return next((f"loads {place}, which {why}" for place, why in looked if why is not None), None)
+    """For root: whether a program, or a library that it names, loads what somebody else may change, or may put into a folder of libraries."""
+    todo, seen = ([path] if as_root() else []), set()  # type: list[str], set[str]
+    while todo:
+        folders, files = linked.places(todo.pop())
+        for place in (*folders, *files):
+            if place in seen:
+                continue
+            seen.add(place)
+            why = changeable(place) if place in _OF_ALL_LIBRARIES else tree(place)
+            if why is not None or "$" in place:
+                return f"loads {place}, which {why or 'the loader alone can read'}"
+            todo += [place] if place in files else []
+    return None
 
 
 def _first_line(path: str) -> bytes:
