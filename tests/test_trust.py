@@ -194,7 +194,9 @@ def test_root_runs_no_program_that_loads_what_is_another_users(named: str, tmp_p
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
-@pytest.mark.parametrize("how", ["needed", "auxiliary", "filter", "audit", "in a folder", "below a folder", "of a library", "the loader's word"])
+@pytest.mark.parametrize(
+    "how", ["needed", "auxiliary", "filter", "audit", "in a folder", "below a folder", "of a library", "the loader's word"]
+)
 def test_root_loads_no_library_of_another_user_that_a_program_names(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library without a name of its own is named by the path by which it was linked."""
     folder, tool = tmp_path / "lib", tmp_path / "nvcc"

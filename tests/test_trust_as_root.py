@@ -55,6 +55,25 @@ def test_root_runs_no_script_whose_interpreter_is_another_users(first: str, tmp_
     assert f"{strange}, which may be written by another user; it was not run" in (programs.refused("nvcc") or "")
 
 
+@pytest.mark.parametrize("first", ["#!{}/bin/python3 -E", "#!/usr/bin/env python3"])
+def test_root_runs_no_script_whose_python_has_packages_of_another_user(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = tmp_path / "env"
+    packages = env / "lib/python3.11/site-packages"
+    packages.mkdir(parents=True)
+    (env / "bin").mkdir()
+    (env / "pyvenv.cfg").write_text(f"home = {env}/bin\n")
+    (env / "bin/python3").symlink_to(interpreter(tmp_path / "python3"))
+    (packages / "hook.pth").write_text("")
+    tool = tmp_path / "nvcc"
+    tool.write_text(f"{first.format(env)}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{env}/bin")
+    assert programs.found("nvcc") == str(tool)
+    os.chown(packages / "hook.pth", 1000, 1000)
+    assert programs.found("nvcc") is None
+    assert f"is run by {env}/bin/python3, which reads {env}/lib" in (programs.refused("nvcc") or "")
+
+
 def test_root_loads_no_library_that_another_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)

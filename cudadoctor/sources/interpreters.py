@@ -255,8 +255,13 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
 
 
 def refusal(path: str) -> str | None:
-    """Why an interpreter may not be run, as the end of a sentence that begins with its path; None where it may. What it reads before its
-    first line counts: its settings, its library and its packages, however deep; and the toolkit that Numba finds unasked."""
+    """Why an interpreter may not be run, as the end of a sentence that begins with its path; None where it may."""
+    return trust.refusal(path) or reads_of_others(path)
+
+
+def reads_of_others(path: str) -> str | None:
+    """For root: whether somebody else may change what an interpreter reads before its first line: its settings, its library and its
+    packages, however deep; and the toolkit that Numba finds unasked."""
     prefixes, bases = _prefixes(path)
     settings = [os.path.join(prefix, *below, "pyvenv.cfg") for prefix in sorted(prefixes) for below in ((), ("bin",))]
     places = [*_settings(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
@@ -268,4 +273,4 @@ def refusal(path: str) -> str | None:
         *((place, trust.tree(place)) for place in _outermost(apart)),
         (_TOOLKIT, inherited.toolkit(_TOOLKIT)),
     )
-    return trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)
+    return next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)

@@ -1,4 +1,4 @@
-"""What a program's or a library's own file says is loaded with it: its loader, libraries, and the folders in which these are looked for first.
+"""What the file of a program or a library says is loaded with it: its loader, libraries, and the folders where these are looked for first.
 
 Source of the format: elf(5), elf.h of glibc, ld.so(8).
 """

@@ -25,6 +25,7 @@ _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
 _OF_ALL_LIBRARIES = (*PREFIXES, "/lib", "/lib64", "/usr/lib", "/usr/lib64")  # much else is in these, and every program looks there
+_asked = []  # type: list[str]  # interpreters that are being looked at
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through what one child lists
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
@@ -36,19 +37,41 @@ def refusal(path: str) -> str | None:
 
 
 def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
-    """For root: whether a script's first line names an interpreter that somebody else may change. The kernel takes one script to run
-    another."""
+    """For root: whether a script's first line names an interpreter that somebody else may change, or of whose packages he may. The kernel
+    takes one script to run another."""
     line = _first_line(path) if as_root() and depth else b""
     for word in line[2:].split() if line.startswith(b"#!") else ():
-        place = os.path.join(os.sep, os.fsdecode(word))  # children stand in /
-        why = (changeable(place) or _run_by_others(place, depth - 1) or _loads_of_others(place)) if os.path.exists(place) else None
-        if why is not None:
-            return f"is run by {place}, which {why}"
+        place = _interpreter(os.fsdecode(word))
+        if os.path.exists(place):
+            why = changeable(place) or _run_by_others(place, depth - 1) or _loads_of_others(place) or _reads_of_others(place)
+            if why is not None:
+                return f"is run by {place}, which {why}"
     return None
 
 
+def _interpreter(word: str) -> str:
+    """What a word of a script's first line names: `env` looks up a bare one. Children stand in /."""
+    from cudadoctor.sources import inherited, programs  # they import this module
+
+    found = programs.candidates(word, inherited.environment().get("PATH", "")) if os.sep not in word else []
+    return next(iter(found), os.path.join(os.sep, word))
+
+
+def _reads_of_others(path: str) -> str | None:
+    """The same of what a Python reads before its first line, once where its base is a script that it runs."""
+    from cudadoctor.sources import interpreters  # it imports this module
+
+    if path in _asked or not os.path.basename(path).startswith(("python", "pypy")):
+        return None
+    _asked.append(path)
+    try:
+        return interpreters.reads_of_others(path)
+    finally:
+        _asked.remove(path)
+
+
 def _loads_of_others(path: str) -> str | None:
-    """For root: whether a program, or a library that it names, loads what somebody else may change, or may put into a folder of libraries."""
+    """For root: whether a program, or a library that it names, loads what somebody else may change, or put into a folder of libraries."""
     todo, seen = ([path] if as_root() else []), set()  # type: list[str], set[str]
     while todo:
         folders, files = linked.places(todo.pop())
