@@ -183,7 +183,7 @@ def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
     if argv is None:
         return None
     counted = _COUNTED.search(text[:_HEAD])
-    if counted is not None and len(_GPU.findall(text)) < int(counted[1]):
+    if counted is not None and sum(1 for _ in _GPU.finditer(text)) < int(counted[1]):
         remarks = (*remarks, f"The output was cut: it counts {counted[1]} GPUs and shows fewer.")
     item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
     return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
