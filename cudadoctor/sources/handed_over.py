@@ -156,10 +156,10 @@ _ASSIGNED = re.compile(r"(?<==)[^\s@]\S{2,200}")
 # Programs that log in, by these options; `loose`: by any word of theirs.
 _OPENS = r"-[aAbckKpPuUwWX]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
 _LOGIN = re.compile(
-    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|cqlsh|curl|https?(?=[ \t]{1,4}-)|ipmitool|ldap\w{1,10}|lftp|"
+    r"\b(?i:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|cqlsh|curl|https?(?=[ \t]{1,4}-)|ipmitool|ldap\w{1,10}|lftp|"
     r"mongo\w{0,8}|mysql\w{0,8}|ncftp\w{0,4}|openssl|psexec|racadm|rdesktop|redfish\w{0,6}|redis-cli|(?:un)?rar|skopeo|snmp\w{1,12}|sqlcmd|sshpass|"
     r"user(?:add|mod)|wget|xfreerdp|"
-    r"(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
+    r"(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))(?:64)?(?:\.exe)?"
     rf"(?=[^\n]{{0,200}}?[ \t](?:{_OPENS}|-\w{{1,6}}u[\w.@-]{{1,60}}:|\\\\|[\w.$#-]{{1,60}}/[^\s/]{{1,80}}@))(?P<words>[ \t][^\n]{{1,400}})"
 )
 _WORD = re.compile(rf"[ \t](?:(?P<opens>{_OPENS}|-\w{{1,6}}u(?=[\w.@-]{{1,60}}:))[= \t]?)?(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)?")

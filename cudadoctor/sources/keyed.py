@@ -22,7 +22,7 @@ NAME = (
     r"(?:[_-]?(?:id|base))?|(?<=login\()key|(?-i:SIGN2?)(?==)|"
     r"(?:admin|become|db|ftp|key|mail|require|root|smtp|ssh|store|sudo|trust|user|vault)pass|"
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|rootpw|"
-    r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
+    r"secret|pass[_-]?w(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
     r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
     r"\ube44\ubc88|\u0e23\u0e2b\u0e31\u0e2a\u0e1c\u0e48\u0e32\u0e19|m\u1eadt kh\u1ea9u|"
     r"\u092a\u093e\u0938\u0935\u0930\u094d\u0921|\u03ba\u03c9\u03b4\u03b9\u03ba\u03cc[\u03c2\u03c3]|"
