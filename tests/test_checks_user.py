@@ -75,6 +75,7 @@ from tests import facts_builder as make
 from tests.cases import every, todays
 from tests.facts_builder import ADDRESS, PASCAL, VERSION, State, fact
 from tests.judging import KNOWLEDGE
+from tests.prescriptions import shells, written
 
 CHECKS = (nvidia_smi.CHECK, nvml.CHECK, libcuda.CHECK, toolkit.CHECK, cuda_home.CHECK, python.CHECK, numba.CHECK, processes.CHECK)
 ROWS = (*CHECKS, smoke.CHECK, benchmark.CHECK)
@@ -387,6 +388,16 @@ def test_a_file_that_is_not_what_was_installed() -> None:
     assert "python-package-damaged" not in causes({LADDER: msgspec.structs.replace(of_driver, installed=(changed,))})
 
 
+def test_byte_code_of_another_source_is_damage_too() -> None:
+    path, kept = "/v/lib/python3.12/site-packages/numba_cuda/error.py", "/v/lib/python3.12/site-packages/numba_cuda/__pycache__/error.pyc"
+    stale = InstalledFile(path=path, package="numba-cuda", version="0.30.4", byte_code=kept)
+    failed = climb("numba-kernel", output=HALF_GONE)
+    found = clue("python-package-damaged", {LADDER: msgspec.structs.replace(failed, installed=(stale,))})
+    assert (found.values["byte_code"], found.values["path"]) == (kept, path)
+    assert found.quotes[0].text.startswith(f"{kept}: byte code of another source than {path}")
+    assert shells(written("python-package-damaged", values=dict(found.values))) == [f"rm {kept}"]
+
+
 def test_a_file_that_lowers_another_limit_is_not_named() -> None:
     """Many a start-up file switches core dumps off."""
     line = ConfigLine(path="/v/guard.pth", line=1, text="import resource; resource.setrlimit(resource.RLIMIT_{}, (1, 1))")
@@ -412,6 +423,29 @@ def test_a_filter_that_ends_the_process() -> None:
     state: State = {KERNEL_INTERFACE: (Refusal(name="ioctl", answer="killed by SIGSYS", line=1),), LADDER: ended}
     assert causes(state) == {"kernel-interface-withheld"}
     assert causes({**state, LADDER: climb("init", status="crash", why="ended by SIGSEGV")}) == set()
+
+
+ASKED = """Traceback (most recent call last):
+  File "/v/lib/python3.12/site-packages/numba/core/config.py", line 505, in process_environ
+    NUMBA_DEFAULT_NUM_THREADS = num_threads_default()
+                                ^^^^^^^^^^^^^^^^^^^^^
+  File "/v/lib/python3.12/site-packages/numba/core/config.py", line 497, in num_threads_default
+    return max(1, len(sched_getaffinity(0)))
+                      ^^^^^^^^^^^^^^^^^^^^
+PermissionError: [Errno 1] Operation not permitted"""
+
+
+def test_a_call_of_python_that_a_filter_refuses() -> None:
+    refused: State = {KERNEL_INTERFACE: (Refusal(name="sched_getaffinity", answer="EPERM", line=1),)}
+    found = clue("kernel-interface-withheld", {**refused, LADDER: climb("numba-kernel", output=ASKED)})
+    assert (found.values["call"], found.from_rung) == ("sched_getaffinity", "numba-kernel")
+    others = ("ENOSYS", "sched_getaffinity"), ("EPERM", "num_threads_default"), ("EPERM", "statfs")
+    for answer, name in others:  # answered otherwise, not in the last frame, not there at all
+        state: State = {KERNEL_INTERFACE: (Refusal(name=name, answer=answer, line=1),), LADDER: climb("numba-kernel", output=ASKED)}
+        assert "kernel-interface-withheld" not in causes(state)
+    of_file = ASKED + ": '/etc/numba'"
+    assert "kernel-interface-withheld" not in causes({**refused, LADDER: climb("numba-kernel", output=of_file)})
+    assert causes({**refused, LADDER: climb("init", code=304)}) == set()  # the driver makes no use of it
 
 
 def test_what_is_no_libcuda_but_is_called_so() -> None:

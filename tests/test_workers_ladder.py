@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 import venv
 from collections.abc import Callable
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +413,29 @@ def test_a_file_that_is_not_what_was_installed_is_told(
     assert {(entry["path"], entry["package"], entry["version"]) for entry in events} <= {
         (str(packages / "numba" / "__init__.py"), "numba-cuda", "0.30")
     }
+
+
+@pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH", "TIMESTAMP"])
+@pytest.mark.parametrize("other", ["lead = 1\n", "load = 1\n"])
+def test_byte_code_that_python_takes_from_another_source_is_told(climb: Climb, tmp_path: Path, mode: str, other: str) -> None:
+    packages = tmp_path / "site-packages"
+    home = packages / "numba"
+    home.mkdir(parents=True)
+    metadata = packages / "numba-0.61.dist-info"
+    metadata.mkdir()
+    (metadata / "INSTALLER").write_text("pip\n")
+    (metadata / "RECORD").write_text("numba/config.py,,\nnumba/__init__.py,,\n")
+    (home / "__init__.py").write_text("from .config import load, more\n")
+    source = home / "config.py"
+    kept = cache_from_source(str(source))
+    source.write_text(other)
+    py_compile.compile(str(source), kept, invalidation_mode=py_compile.PycInvalidationMode[mode])
+    times = source.stat()
+    source.write_text("load = 1\n")
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))  # as a deployment with fixed times leaves it
+    taken = other != "load = 1\n" and mode != "CHECKED_HASH"
+    events = named(climb("--no-benchmark", PYTHONPATH=str(packages)), "installed")
+    assert [entry["byte_code"] for entry in events if entry["path"] == str(source)] == [kept if taken else None]
 
 
 def test_a_configuration_that_is_no_yaml_ends_the_rung(smoke: Climb, tmp_path: Path) -> None:

@@ -152,15 +152,18 @@ def damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     if climb.value is None or numba_is_ours(climb.value):
         return
-    file = next((file for file in climb.value.installed[:_NEAR] if file.differs is not None), None)
+    file = next((file for file in climb.value.installed[:_NEAR] if file.differs or file.byte_code), None)
     python = told(facts, PYTHON, climb) if file is not None else None
     for result in broken(climb.value, "numba-kernel"):
         if file is None or python is None or not (_OF_SOURCE.search(result.output) or of_traceback(result.output)):
             continue
         version = file.version if file.version is not None and "+" not in file.version else None  # 2.5+cu124 is not on PyPI
         requirement = f"{file.package}=={version}" if version is not None else demanded(file.package, python)
-        values = {"package": file.package, "path": file.path, **({"requirement": requirement} if requirement is not None else {})}
+        optional = {"requirement": requirement, "byte_code": file.byte_code}
+        values = {"package": file.package, "path": file.path, **{name: text for name, text in optional.items() if text is not None}}
         words = f"{file.path}: {file.differs}, by the RECORD of {file.package} {file.version or ''}".rstrip()
+        if file.byte_code is not None:
+            words = f"{file.byte_code}: byte code of another source than {file.path}, and Python runs it in its place"
         yield in_python(DAMAGED, facts[PYTHON], (spoken(file.path, file.line, words), rung_quote(climb, result)), values)
         return
 

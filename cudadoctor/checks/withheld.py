@@ -4,6 +4,7 @@ that this user may not read, and libraries on a mount that loads none (noexec). 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from cudadoctor.checks.reading import statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
     CGROUP_LIMITS,
@@ -22,6 +24,7 @@ from cudadoctor.model.values import (
     LADDER,
     LIMITS,
     NVML,
+    OF_PYTHON,
     PYTHON,
     Limit,
     Refused,
@@ -54,6 +57,11 @@ NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation st
 REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
 WITHHELD = "kernel-interface-withheld"
 THREADS = "clone3"
+_CODES = {name: str(getattr(errno, name)) for name in ("EPERM", "EACCES", "ENOSYS")}
+# The last frame of a traceback, and an error without the name of a file behind it.
+_OF_SYSTEM = lazy(
+    r'File "[^"\n]{1,1000}", line \d{1,7}[^\n]{0,200}\n(?P<frame>(?:(?! {2}File)[^\n]{0,400}\n){1,6}?)(?:PermissionError|OSError): \[Errno (?P<code>\d{1,3})\] [^:\n]{1,60}\Z'
+)
 IOCTL = "ioctl"  # without it cuInit finds no device; other refusals do not end so
 UNREADABLE, MOUNT = "file-not-readable", "mount-option-forbids"
 _NOT_MAPPED = "failed to map segment"  # what glibc says on a mount with noexec
@@ -186,12 +194,27 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if failure is None or fact is None or fact.value is None:
         return
     shown, code = failure
-    refused = [entry for entry in fact.value if entry.name != THREADS or not _few_processes(facts)]
+    of_driver = [entry for entry in fact.value if entry.name not in OF_PYTHON]
+    refused = [entry for entry in of_driver if entry.name != THREADS or not _few_processes(facts)]
     names = [entry.name for entry in refused]
     if refused and (code != NO_DEVICE or IOCTL in names):
         values = {"call": ", ".join(names), **({"proc": "yes"} if names[0].startswith("/proc") else {})}
         quotes = tuple(quote for entry in refused[:3] for quote in fact.line_of(entry.line))
         yield Clue(cause=WITHHELD, quotes=(shown, *quotes), from_rung="init", seen="failed", values=values)
+
+
+def withheld_from_python(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's rung ended with an error of the system that names no file, and a system call in its last frame is answered so here."""
+    climb = facts[LADDER]
+    for result in broken(climb.value, "numba-kernel"):
+        said = _OF_SYSTEM.search(result.output)
+        fact = facts[KERNEL_INTERFACE] if said is not None else None
+        for entry in (fact.value if fact is not None else None) or ():
+            if said is not None and fact is not None and said["code"] == _CODES.get(entry.answer) and entry.name in said["frame"]:
+                quotes = (rung_quote(climb, result), *fact.line_of(entry.line))
+                values = {"call": entry.name, "of_python": "yes"}
+                yield Clue(cause=WITHHELD, quotes=quotes, from_rung="numba-kernel", seen="failed", values=values)
+                return
 
 
 def _failure(facts: Facts) -> tuple[Quote, int | None] | None:
@@ -248,6 +271,6 @@ def not_executable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 RULES = (
     Rule("libcuda", (CEILING,), any_of(limited, killed, out_of_time, refused, starved)),
-    Rule("libcuda", (WITHHELD,), withheld),
+    Rule("libcuda", (WITHHELD,), any_of(withheld, withheld_from_python)),
 )
 OF_FILES = (Rule("python", (UNREADABLE,), unreadable), Rule("device-nodes", (MOUNT,), not_executable))

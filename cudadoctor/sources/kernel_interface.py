@@ -1,6 +1,7 @@
-"""Which parts of the kernel's interface this process is refused: system calls that the CUDA driver makes, and /proc.
+"""Which parts of the kernel's interface this process is refused: system calls that the CUDA driver makes, others that Python's modules
+make (model/values: OF_PYTHON), and /proc.
 
-Measured with driver 580.159.04 on an H100: with any one of these calls refused cuInit ends with 304, without /proc/cpuinfo with 2.
+Measured with driver 580.159.04 on an H100: with any one of the driver's calls refused cuInit ends with 304, without /proc/cpuinfo with 2.
 Nothing is written: the socket's name is the kernel's own choice, and the file that is removed does not exist. A filter may end a process
 for a call: where there is one, a child of ours asks.
 """
@@ -60,8 +61,8 @@ def _refusals(begin: Callable[[str], object] = str) -> Iterator[str]:
         except OSError as error:
             if error.errno in REFUSED:
                 yield f"{name}: {errno.errorcode[error.errno]}"
-        except ImportError:
-            pass  # a Python without that module cannot ask
+        except (ImportError, AttributeError):
+            pass  # a Python without that function cannot ask
         except RuntimeError as error:  # the interpreter's word for a thread that could not be started
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):
@@ -110,6 +111,12 @@ def _poll() -> None:
     select.poll().poll(0)
 
 
+def _limits() -> None:
+    import resource
+
+    resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
 _CALLS: dict[str, Callable[[], object]] = {
     "eventfd2": _eventfd,
     "pipe2": lambda: list(map(os.close, os.pipe())),
@@ -120,4 +127,12 @@ _CALLS: dict[str, Callable[[], object]] = {
     "uname": os.uname,
     "unlink": lambda: os.unlink("/proc/self/none"),
     "clone3": lambda: _thread.start_new_thread(int, ()),
+    "sched_getaffinity": lambda: os.sched_getaffinity(0),
+    "sched_getparam": lambda: os.sched_getparam(0),
+    "getrandom": lambda: os.getrandom(1),
+    "getpriority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "memfd_create": lambda: os.close(os.memfd_create("")),
+    "prlimit64": _limits,
+    "statfs": lambda: os.statvfs("/"),
+    "getcwd": os.getcwd,
 }

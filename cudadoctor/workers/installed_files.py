@@ -1,6 +1,7 @@
-"""Whether the files that an error names are as their installer left them: RECORD has each file's size and SHA-256.
+"""Whether the files that an error names are as their installer left them: RECORD has each file's size and SHA-256, and what Python runs of a
+source is what stands in it.
 
-Loaded by ladder.py after Numba failed. An event `installed` names a file, its package, and what differs.
+Loaded by ladder.py after Numba failed. An event `installed` names a file, its package, what differs, and byte code of another source.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
+MOST_COMPILED = 3  # files that an error names last
 INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
 
@@ -70,10 +72,27 @@ def difference(path: str, line: str) -> str | None:
         return None
 
 
+def foreign_byte_code(path: str) -> str | None:
+    """The byte code that Python takes for a source, where it was compiled from another: unchecked (PEP 552), or as old and as long. None
+    where it was not, or nobody can tell.
+    """
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import cache_from_source
+
+    try:
+        with open(path, "rb") as file:
+            meant = compile(file.read(MOST_BYTES), path, "exec", dont_inherit=True)
+        kept = cache_from_source(path)
+        return kept if os.path.isfile(kept) and SourceFileLoader("_", path).get_code("_") != meant else None
+    except Exception:  # of a source that is no Python, and of byte code that is none, RECORD or the traceback speaks
+        return None
+
+
 def report(emit: Callable[..., None], output: str) -> None:
     """An event for each file that the words of an error name and a package brought."""
     folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
     files = named(output, folders)
+    sources = [path for path in files if path.endswith(".py")][:MOST_COMPILED]
     for folder in folders:
         texts = list(recorded(folder)) if any(place == folder for place, _ in files.values()) else []
         for path, (place, inside) in files.items():
@@ -82,5 +101,7 @@ def report(emit: Callable[..., None], output: str) -> None:
                 if begins:
                     name, _, version = package.partition("-")
                     line = rest.partition("\n")[0].rstrip("\r")
-                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=version, differs=difference(path, line))
+                    package, differs = name.lower().replace("_", "-"), difference(path, line)
+                    byte_code = foreign_byte_code(path) if path in sources and differs is None else None
+                    emit("installed", path=path, package=package, version=version, differs=differs, byte_code=byte_code)
                     break

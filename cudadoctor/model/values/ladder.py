@@ -52,12 +52,15 @@ class Opening(Value, frozen=True, kw_only=True):
 
 
 class InstalledFile(Shown, frozen=True, kw_only=True):
-    """A file that an error names, and the package that brought it. `differs`: how it is not what that package's RECORD says."""
+    """A file that an error names, and the package that brought it. `differs`: how it is not what that package's RECORD says; `byte_code`:
+    what Python runs in its place, compiled from another source.
+    """
 
     path: str
     package: str
     version: str | None = None
     differs: str | None = None
+    byte_code: str | None = None
 
 
 class SmokeStep(Shown, frozen=True, kw_only=True):

@@ -126,6 +126,10 @@ class Limit(Shown, frozen=True, kw_only=True):
     value: int
 
 
+# System calls of Python's modules: refused, they say nothing of why the CUDA driver does not start.
+OF_PYTHON = ("sched_getaffinity", "sched_getparam", "getrandom", "getpriority", "memfd_create", "prlimit64", "statfs", "getcwd")
+
+
 class Refusal(Shown, frozen=True, kw_only=True):
     """A system call, or a part of /proc, that this process is refused, and the answer."""
 
