@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
+import venv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from cudadoctor.sources.experiments import Laboratory
 from cudadoctor.within import judging
 from tests.command_line import changed, evidence_of
 from tests.judging import KNOWLEDGE, cause_of
+from tests.prescriptions import shells, written
 from tests.worker_runs import driver_stubs
 
 HIDDEN = "h200-visible-devices-minus-one"
@@ -387,18 +390,18 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return driver_stubs(tmp_path_factory.mktemp("libcuda"), only="libcuda.so.1")
 
 
-def collected() -> Evidence:
+def collected(python: str = sys.executable) -> Evidence:
     """The first run: the ladder as the laboratory would climb it, with nothing changed, and the environment."""
-    laboratory = Laboratory(Evidence(items=(), python=sys.executable), KNOWLEDGE.experiments, toolkits=(), timeout=20)
+    laboratory = Laboratory(Evidence(items=(), python=python), KNOWLEDGE.experiments, toolkits=(), timeout=20)
     try:
         first = laboratory.carry_out(Try(change=Change(), rung="devices"))
     finally:
         laboratory.close()
     assert first is not None
-    ladder = msgspec.structs.replace(first, id="ladder", what=(sys.executable, "ladder.py"))
+    ladder = msgspec.structs.replace(first, id="ladder", what=(python, "ladder.py"))
     variables = "".join(f"{name}={value}\n" for name, value in sorted(os.environ.items()) if "\n" not in value)
     environment = Item(id="environment", kind="environment", what="environment", status="ok", stdout=variables)
-    return Evidence(items=(environment, ladder), python=sys.executable)
+    return Evidence(items=(environment, ladder), python=python)
 
 
 @pytest.fixture
@@ -434,6 +437,43 @@ def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evid
     kept = [one for one in after.items if one.id.startswith("try-")]
     assert 3 <= len(kept) <= experiments.MOST
     assert not any("a secret of this site" in f"{one.what} {one.stdout} {one.stderr}" for one in kept)
+
+
+LINES = {
+    "wrong.pth": "import os; os.environ['FAKE_CUDA_INIT'] = '999'\n",
+    "usercustomize.py": '"""Nobody has one here."""\n',
+    "sitecustomize.py": "import os\nos.environ['FAKE_CUDA_INIT'] = '999'\n",
+}
+
+
+@pytest.mark.parametrize("wrong", ["wrong.pth", "sitecustomize.py"])
+def test_the_file_that_python_runs_at_its_start_is_found(stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    venv.create(tmp_path / "v", symlinks=True)
+    python = str(tmp_path / "v" / "bin" / "python")
+    (packages,) = (tmp_path / "v").glob("lib/python3*/site-packages")
+    (packages / "good.pth").write_text("# a comment\nimport os; os.environ['SITE_STARTED'] = '1'\n")
+    (packages / wrong).write_text(LINES[wrong])
+    monkeypatch.setattr("cudadoctor.sources.trust.as_root", lambda: False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(stub))
+    monkeypatch.delenv("FAKE_CUDA_INIT", raising=False)
+    evidence = collected(python)
+    worker = Path(experiments.__file__).parents[2] / "workers" / "python_env.py"
+    listed = subprocess.run([python, "-B", str(worker)], capture_output=True, text=True, timeout=60, check=True)
+    found = Item(id="python-env", kind="worker", what=(python, "python_env.py"), status="ok", exit=0, stdout=listed.stdout, stderr="")
+    evidence = evidence.completed((found,))
+    answer = judging.answered(Question(machines=(evidence,)), KNOWLEDGE)
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    assert {Path(path).name for path in answer.plan.startup} >= {"good.pth", wrong}
+    plan = msgspec.structs.replace(answer.plan, goal="devices", units=())
+    after = examining.tried(msgspec.structs.replace(answer, plan=plan), evidence, KNOWLEDGE, timeout=20)
+    report = report_on(after)
+    assert (cause_of(report), report.diagnosis.root and report.diagnosis.root.proof is not None) == ("python-startup-breaks-cuda", True)
+    assert report.diagnosis.root is not None
+    assert Path(report.diagnosis.root.evidence[0].source).name == wrong  # its line is quoted
+    path = f"/home/ada/v/lib/python3.12/site-packages/{wrong}"
+    found_steps = written("python-startup-breaks-cuda", values={"startup_file": path})
+    assert shells(found_steps) == [f"cat {path}", f"mv -n {path} {path}.off"]
 
 
 def test_a_try_changes_its_own_environment_alone(broken_by_a_variable: Evidence) -> None:

@@ -175,6 +175,20 @@ def test_a_kernel_that_ran_with_another_driver_library_proves_nothing(knowledge:
     assert report.diagnosis.ask[0].command == "printenv LD_LIBRARY_PATH"
 
 
+@pytest.mark.parametrize("value", ["/opt/none:", "lib:/opt/none", "/opt/lib"])
+def test_a_library_beside_the_user_is_suspected(knowledge: Knowledge, value: str) -> None:
+    """An entry that is empty or relative leads programs to it, and no climb: that none of these failed proves nothing."""
+    start = '"event": "start", "replaced": ["LD_LIBRARY_PATH"], "beside": ["libstdc++.so.6"],'
+    edits = {
+        "ladder": lambda text: text.replace('"event": "start",', start),
+        "environment": lambda text: f"{text}LD_LIBRARY_PATH={value}\n",
+    }
+    evidence = changed("h200-healthy", edits)
+    report = judge(evidence, knowledge)
+    suspects = [finding.cause for finding in report.diagnosis.suspects]
+    assert (report.verdict, suspects) == ("undecided", [] if value == "/opt/lib" else ["library-path-conflict"])
+
+
 @pytest.mark.parametrize(
     ("listed", "opened"),
     [

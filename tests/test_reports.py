@@ -42,6 +42,7 @@ UNSTATED = frozenset(
         "python-does-not-start",
         "python-environment-detached",
         "python-package-damaged",
+        "python-startup-breaks-cuda",
         "python-startup-sets-variable",
     }
 )

@@ -450,6 +450,20 @@ def test_a_library_that_takes_the_place_of_the_drivers_is_named(tmp_path: Path, 
     assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH LD_LIBRARY_PATH"
 
 
+@pytest.mark.parametrize(("entries", "named"), [(":/usr/lib", True), ("/usr/lib:", True), ("games:/usr/lib", False), ("/usr/lib", False)])
+def test_libraries_that_lie_where_the_user_stands_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: str, named: bool
+) -> None:
+    for name in ("libstdc++.so.6", "libjpeg.so.8", "libcudart.so.13", "notes.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", entries)
+    given = inherited.environment()
+    expected = ("libcudart.so.13 libstdc++.so.6", "LD_LIBRARY_PATH") if named else (None, None)
+    assert (given.get(inherited.BESIDE), given.get(inherited.REPLACED)) == expected
+    assert given.get("LD_LIBRARY_PATH") == "/usr/lib"
+
+
 def test_roots_own_folder_of_pipes_may_be_open_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As nvidia-cuda-mps-control makes it."""
     pipes = tmp_path / "pipes"

@@ -258,6 +258,21 @@ def test_python_env_shadows(patient: Patient, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "hidden"),
+    [
+        (["bindings/__init__.py", "bindings/driver.pyx", "core/__init__.py"], ["bindings", "core"]),
+        (["bindings/__init__.py", "bindings/driver.cpython-312-x86_64-linux-gnu.so"], []),  # which was built, and may be meant
+        (["bindings/driver.pyx", "pathfinder/__init__.py"], []),
+    ],
+)
+def test_python_env_a_checkout_of_nvidias_bindings_that_was_not_built(patient: Patient, files: list[str], hidden: list[str]) -> None:
+    for file in files:
+        patient.file(f"cuda/{file}", base=patient.project)
+    found = [(entry["module"], entry["path"]) for entry in of(patient.look(), "shadow")]
+    assert found == [(f"cuda.{part}", str(patient.project / "cuda" / part)) for part in hidden]
+
+
+@pytest.mark.parametrize(
     ("text", "beside", "closed"),
     [
         ("", False, True),  # the first folder with a file of its own is taken, wherever in the path it stands

@@ -24,7 +24,7 @@ from cudadoctor.checks.common import (
     without_places,
 )
 from cudadoctor.checks.driver_fit import misled
-from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
+from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed, where_one_stands
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -115,10 +115,10 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if fact.value is None:
         return
     for shadow in fact.value.shadows:
-        if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
+        if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module.replace(".", "-"),))) for entry in fact.value.packages):
             quote = fact.line_with(f"{shadow.path}: hides", words=shadow.words)
             # The entry that brought it is the user's to change; the file may be another's.
-            folder = shadow.path.rpartition("/")[0]
+            folder = shadow.path.rsplit("/", shadow.module.count(".") + 1)[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
             named = {"module": shadow.module, "path": shadow.path, **({"owner": shadow.owner} if shadow.owner is not None else {})}
             values = {**named, **{name: text for name, text in brought.items() if text}}
@@ -218,7 +218,7 @@ CHECK = Check(
         Rule("nvml", (CONFLICT,), any_of(_two_bindings, _wrong_binding)),
         Rule("python", (CPU,), cpu_build),
         Rule("toolkit", (MIXED,), mixed),
-        Rule("python", (PATH,), any_of(library_path, misled)),
+        Rule("python", (PATH,), any_of(library_path, misled, where_one_stands)),
         *frameworks.RULES,
         *broken_package.RULES,
         *withheld.OF_FILES,

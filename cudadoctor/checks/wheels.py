@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.common import in_python, package_of, package_quote, variable_quote, variables_of
+from cudadoctor.checks.common import in_python, package_of, package_quote, variable_quote, variables_of, without_places
 from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, FRAMEWORK_BUILDS, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import ENVIRONMENT, FRAMEWORK_BUILDS, LADDER, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import ToolkitVersion
 
 CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-path-conflict"
@@ -136,6 +136,16 @@ def library_path(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             quotes = (variable_quote(environment, "LD_LIBRARY_PATH"), folder_quote(toolkits, toolkit), package_quote(fact, package))
             yield in_python(PATH, fact, quotes, {"variable": "LD_LIBRARY_PATH", "path": toolkit.path, "framework": "torch"})
             return
+
+
+def where_one_stands(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An empty or relative entry of LD_LIBRARY_PATH lets programs take a library from where they are started; no climb does."""
+    climb = facts.there(LADDER)
+    found = climb.value.beside if climb is not None and climb.value is not None else ()
+    values, shown = without_places(facts, "LD_LIBRARY_PATH", lambda place: not place.startswith(("/", "$ORIGIN", "${ORIGIN}")))
+    if climb is not None and found and values:
+        said = f"{', '.join(found[:3])}: programs that are started here take it from this folder"
+        yield Clue(cause=PATH, quotes=(*shown, Quote(source="working directory", text=said)), basis="suspected", values=values)
 
 
 def _wheels(fact: Fact[PythonEnvironment]) -> tuple[ToolkitVersion, PythonPackage] | None:

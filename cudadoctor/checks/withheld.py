@@ -60,7 +60,8 @@ THREADS = "clone3"
 _CODES = {name: str(getattr(errno, name)) for name in ("EPERM", "EACCES", "ENOSYS")}
 # The last frame of a traceback, and an error without the name of a file behind it.
 _OF_SYSTEM = lazy(
-    r'File "[^"\n]{1,1000}", line \d{1,7}[^\n]{0,200}\n(?P<frame>(?:(?! {2}File)[^\n]{0,400}\n){1,6}?)(?:PermissionError|OSError): \[Errno (?P<code>\d{1,3})\] [^:\n]{1,60}\Z'
+    r'File "[^"\n]{1,1000}", line \d{1,7}[^\n]{0,200}\n(?P<frame>(?:(?! {2}File)[^\n]{0,400}\n){1,6}?)'
+    r"(?:PermissionError|OSError): \[Errno (?P<code>\d{1,3})\] [^:\n]{1,60}\Z"
 )
 IOCTL = "ioctl"  # without it cuInit finds no device; other refusals do not end so
 UNREADABLE, MOUNT = "file-not-readable", "mount-option-forbids"

@@ -205,7 +205,9 @@ def tried(answer: Answer, evidence: Evidence, knowledge: Knowledge, *, timeout: 
     assert answer.plan is not None
     items: list[Item] = []
     try:
-        laboratory = Laboratory(evidence, knowledge.experiments, toolkits=answer.plan.toolkits, timeout=timeout)
+        laboratory = Laboratory(
+            evidence, knowledge.experiments, toolkits=answer.plan.toolkits, timeout=timeout, startup=answer.plan.startup
+        )
         with closing(laboratory):
             # One that there is no time for would be ended half way, and say nothing.
             while (wanted := next_try(answer.plan, [run for run in map(tries.ran, items) if run is not None])) is not None:

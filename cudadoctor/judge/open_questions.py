@@ -50,7 +50,7 @@ def asks(
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
     if replaced and not candidates and rungs.first_failed() is None:
-        why = f"by it programs load {REPLACING}: make it root's, or run cudadoctor as the user whose program it is"
+        why = f"by it programs load {REPLACING}: take it out, make it root's, or run cudadoctor as the user whose program it is"
         return (Ask(command=f"printenv {replaced[0]}", why=why, tells_apart=()),)
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
     return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read),)

@@ -38,6 +38,7 @@ class Experiments(Table, frozen=True, kw_only=True):
     rule: tuple[Rule, ...]
     place: tuple[Place, ...]
     list: tuple[ListVariable, ...]
+    start: tuple[Place, ...]
 
     @property
     def lists(self) -> dict[str, str]:
@@ -65,6 +66,10 @@ class Experiments(Table, frozen=True, kw_only=True):
         kept = [pattern for row in self.place for pattern in row.patterns]
         places = enumerate(self.entries(variable, value))
         return tuple(number for number, place in places if not any(fnmatchcase(place, pattern) for pattern in kept))
+
+    def starts_well(self, path: str) -> bool:
+        """Whether a file that an interpreter runs at its start is one of a kind that is there for good."""
+        return any(fnmatchcase(re.split(r"[/\\]", path)[-1], pattern) for row in self.start for pattern in row.patterns)
 
     def grouped(self, names: Iterable[str], rung: str, packages: Collection[str] = ()) -> Grouped:
         """The names by groups, the likeliest at this rung first: what is called after one of these packages, then the table's. Those of no

@@ -26,6 +26,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     toolkit: int | None = None  # CUDA_HOME is the place of this one of the toolkits that were found
     no_user_site: bool = False
     raised_limits: bool = False
+    without_start: int | None = None  # this one of the files that the interpreter runs at its start is passed over
     own_python: bool = False  # the doctor's own interpreter: it proves nothing about the examined one's packages
 
     @property
@@ -84,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     entries: dict[str, int] = {}
     toolkits: tuple[str, ...] = ()  # the places to which CUDA_HOME may be set, by the numbers of the changes
     own_python: bool = False
+    startup: tuple[str, ...] = ()  # the files that the interpreter runs at its start, by the numbers of the changes
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

@@ -184,7 +184,9 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     for entry in entries:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
-            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "given", "preloaded", "withheld", "replaced")})
+            fields.update(
+                {name: entry.fields.get(name) for name in ("python", "quick", "given", "preloaded", "withheld", "replaced", "beside")}
+            )
         elif step == "libcuda":
             fields.update(library_path=entry.fields.get("path"), library=_driver_version(entry.fields.get("library")))
         elif step == "devices":

@@ -79,6 +79,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("place",), rf"/dev/nvidia(?:ctl|-uvm|\d{{1,4}})|{_PLACE}"),
         (("packages",), _PLACE),
         (("byte_code",), rf"(?=.*[/\\]__pycache__[/\\][\w.-]{{1,120}}\.pyc$){_PLACE}"),
+        (("startup_file",), rf"(?!{_OF_SYSTEM})(?=.*[/\\](?:[\w.+-]{{1,120}}\.pth|(?:site|user)customize\.py)$){_PLACE}"),
         (("own",), rf"(?=.*/(?:python|pypy)[\w.]{{0,20}}$){_PLACE}"),
         (("option", "opposite"), r"(?:no)?(?:dev|exec)"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
@@ -187,7 +188,7 @@ def _people(case: Case) -> Found:
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
     yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler"))
-    yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code"))
+    yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code", "startup_file"))
 
 
 def node_group(case: Case) -> str | None:

@@ -29,8 +29,11 @@ LEAST = 0.3  # with less left none is begun
 class Laboratory:
     """The experiments of one check. `toolkits`: the places to which CUDA_HOME may be set. `timeout` in seconds."""
 
-    def __init__(self, evidence: Evidence, table: Experiments, *, toolkits: Sequence[str], timeout: float) -> None:
+    def __init__(
+        self, evidence: Evidence, table: Experiments, *, toolkits: Sequence[str], timeout: float, startup: Sequence[str] = ()
+    ) -> None:
         self.python, self.table, self.toolkits = evidence.python or sys.executable, table, toolkits
+        self.startup = startup
         self.end = time.monotonic() + min(BUDGET, timeout)
         self.keeper = Keeper()
         self.count = 0
@@ -42,15 +45,18 @@ class Laboratory:
         """One experiment as evidence; None where less than `least` seconds are left or it may not be done."""
         left = self.end - time.monotonic()
         environment = self.environment(what.change)
-        if left < max(least, LEAST) or environment is None:
+        passed_over = what.change.without_start
+        if left < max(least, LEAST) or environment is None or (passed_over is not None and passed_over >= len(self.startup)):
             return None
         self.count += 1
         python = sys.executable if what.change.own_python else self.python
         flags = ["-s"] if what.change.no_user_site else []
+        flags += ["-S"] if passed_over is not None else []  # the worker starts the rest
         arguments = ["--no-benchmark", "--stop", what.rung, *(["--gpu", what.gpu] if what.gpu else [])]
         arguments += ["--step", what.step] if what.step else []
         arguments += ["--straight"] if what.straight else []
         arguments += ["--raise-limits"] if what.change.raised_limits else []
+        arguments += ["--start-without", self.startup[passed_over]] if passed_over is not None else []
         with uninterrupted():
             child = Child(
                 f"{PREFIX}{self.count}",

@@ -39,6 +39,11 @@ FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working direct
 _deleted: list[str] = []  # the way to it, where it was deleted
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load something that takes the place of what the child loads
+BESIDE = "CUDADOCTOR_BESIDE"  # and which libraries of these names lie in an empty or relative entry of LD_LIBRARY_PATH
+# What the driver, Numba and its packages have the loader look for by name.
+_BY_NAME = re.compile(
+    r"lib(?:cuda|nvidia-[\w-]+|nvvm|nvrtc(?:-builtins)?|nvJitLink|cudart|stdc\+\+|gcc_s|gomp|c|m|z|dl|rt|pthread)\.so(?:\.[\d.]+)?"
+)
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
@@ -150,9 +155,9 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
 
     Children stand in / (sources/spawning.py); FOLDER tells them where the user stands. WITHHELD names the variables that lost a place
     which holds something: what a worker does not find may lie there. REPLACED names those by which it finds another library than
-    other programs do.
+    other programs do, and BESIDE those that lie where the user stands.
     """
-    kept, withheld, replaced = dict(variables), [], []
+    kept, withheld, replaced, beside = dict(variables), [], [], set()
     if trust.as_root():
         look_ahead(variables)
     for name, value in sorted(variables):
@@ -165,9 +170,12 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
         lost = [entry for entry in _entries(name, value) if entry not in _entries(name, given)]
         if _EXAMINED.fullmatch(name) and any(map(_holds_something, lost)):
             withheld.append(name)
-        if any(_replaces(name, entry) for entry in lost):
+        found = {file for entry in lost if name == "LD_LIBRARY_PATH" and not os.path.isabs(entry) for file in _looked_for(entry)}
+        beside.update(found)
+        if found or any(_replaces(name, entry) for entry in lost):
             replaced.append(name)
-    kept.update({marker: " ".join(names) for marker, names in ((WITHHELD, withheld), (REPLACED, replaced)) if names})
+    markers = ((WITHHELD, withheld), (REPLACED, replaced), (BESIDE, sorted(beside)))
+    kept.update({marker: " ".join(names) for marker, names in markers if names})
     return {**kept, FOLDER: next(iter(_deleted), None) or trust.working_directory() or os.sep}
 
 
@@ -275,6 +283,14 @@ def _replaces(name: str, entry: str) -> bool:
         return False
     except OSError:
         return True  # nobody may look
+
+
+def _looked_for(entry: str) -> list[str]:
+    """The libraries in a folder that programs find there by their names. Nothing is loaded."""
+    try:
+        return [file for file in os.listdir(entry or os.curdir) if _BY_NAME.fullmatch(file)]
+    except OSError:
+        return []
 
 
 def _dotted(folder: str) -> list[str]:

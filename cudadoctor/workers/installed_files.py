@@ -1,5 +1,5 @@
-"""Whether the files that an error names are as their installer left them: RECORD has each file's size and SHA-256, and what Python runs of a
-source is what stands in it.
+"""Whether the files that an error names are as their installer left them: RECORD has each file's size and SHA-256, and what Python runs of
+a source is what stands in it.
 
 Loaded by ladder.py after Numba failed. An event `installed` names a file, its package, what differs, and byte code of another source.
 """

@@ -130,7 +130,7 @@ def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], objec
     whether this process must be gone before."""
     stop, limit = climbing.option(arguments, "--stop"), climbing.option(arguments, "--limit-seconds")
     timer = climbing.limit_life(float(limit)) if limit else None
-    not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced")}
+    not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced", "beside")}
     given = given_variables()
     version, listed, quick = sys.version.split()[0], preloaded(), "--quick" in arguments
     worker.emit("start", python=sys.executable, version=version, quick=quick, given=given, preloaded=listed, **not_given)
@@ -240,6 +240,9 @@ def begin_numba(gpu: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Climb, and leave without tearing anything down."""
+    left_out = climbing.option(arguments, "--start-without")
+    if left_out is not None:
+        sibling("startup").start_without(left_out)
     if "--raise-limits" in arguments:
         sibling("limits").raise_all()
     if "--quick" not in arguments and climbing.option(arguments, "--stop") in (None, NUMBA) and hasattr(os, "fork"):

@@ -41,6 +41,7 @@ MODULES = ("numba", "numba_cuda", "llvmlite", "llvmlite/binding", "numpy", "cuda
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
 OF_CUDA = ("bindings", "core", "pathfinder")  # the parts of the namespace `cuda` that numba-cuda imports
+OF_SOURCES = ("bindings", "core")  # those of them of which a checkout that was not built lacks the compiled modules
 CONFIG_LIMIT = 64 << 10  # characters
 LINE_LIMIT = 300
 PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
@@ -142,6 +143,11 @@ def shadows(folder: str) -> Iterator[tuple[str, str]]:
             yield module, os.path.join(folder, module + ".py")
         elif module in names and os.path.isfile(os.path.join(folder, module, "__init__.py")):
             yield module, os.path.join(folder, module)
+    for part in OF_SOURCES if not os.path.isfile(os.path.join(folder, "cuda", "__init__.py")) else ():
+        place = os.path.join(folder, "cuda", part)
+        inside = listing(place)
+        if "__init__.py" in inside and "cuda-" + part not in installed and not any(name.endswith((".so", ".pyd")) for name in inside):
+            yield "cuda." + part, place
 
 
 def closing(folders: list[str]) -> Iterator[str]:
@@ -193,6 +199,20 @@ def report_hooks(folders: list[str]) -> None:
                     for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
                         if ("env" in line and ("CUDA" in line or "NUMBA" in line)) or "setrlimit" in line:
                             emit("hook", path=path, line=number, text=line.strip()[:LINE_LIMIT])
+
+
+def report_startup(folders: list[str]) -> None:
+    """The files that the interpreter runs at its start, each with the first line that does something."""
+    customize = ("sitecustomize.py", "usercustomize.py")
+    for folder in dict.fromkeys(folders):
+        packages = os.path.basename(folder) in ("site-packages", "dist-packages")
+        for name in listing(folder):
+            if name in customize or (packages and name.endswith(".pth")):
+                path = os.path.join(folder, name)
+                for number, line in enumerate(beginning(path, CONFIG_LIMIT).split("\n"), 1):
+                    if line.startswith(("import ", "import\t")) or (name in customize and line.strip() and line[0] not in "#\"' "):
+                        emit("startup", path=path, line=number, text=line.strip()[:LINE_LIMIT])
+                        break
 
 
 def redirects(installed: dict[str, Distribution]) -> bool | None:
@@ -313,6 +333,7 @@ def main() -> None:
     guarded("shadows", lambda: report_shadows(sys.path))
     guarded("config", report_config)
     guarded("hooks", lambda: report_hooks(sys.path))
+    guarded("startup", lambda: report_startup(sys.path))
     guarded("others", lambda: report_others(sys.path))
 
 

@@ -16,12 +16,13 @@ from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Pr
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, GpuProcess, Ladder, Nvml, Smi
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, PYTHON, SMI, TOOLKITS, GpuProcess, Ladder, Nvml, Smi
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING
 
 Places = Mapping[str, Sequence[int]]  # by variable that lists places, the numbers of those that may be left out
 UNFORESEEN = "environment-variable-breaks-cuda"
+STARTUP = "python-startup-breaks-cuda"
 _SELECTING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
 _BY_THE_LOADER = (START, "libcuda")
@@ -31,6 +32,7 @@ _OF_MPS = "nvidia-cuda-mps"  # with these words begin the names of its daemon an
 _TELLING = 5  # characters of a value that are enough to be meant
 _OF_PACKAGE = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,60})[/\\.]")
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
+_STARTS = 4  # files that the interpreter runs at its start
 
 
 def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -> Plan | None:
@@ -59,9 +61,11 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     causes = [one.cause for one in accused]
     if root is None and failure.rung in _BY_THE_LOADER:
         causes.append(UNFORESEEN)  # one place of a list may be at fault, and another be needed: taking all away helps nobody
+    python = seen.facts.value(PYTHON)
+    startup = tuple(one.path for one in python.startup) if python is not None else ()
     proposals = tuple(_proposals(causes, failure.rung, free, places, seen.facts, knowledge))
     if root is None or "environment" in knowledge.cause(root.cause).tries:
-        proposals = tuple(_named_first(proposals, _named(free, seen.facts, evidence, table)))
+        proposals = (*_named_first(proposals, _named(free, seen.facts, evidence, table)), *_starts(startup, table, failure.rung))
     stated = root is not None and root.basis == "stated"  # by what the rung itself said: then only its own changes are tried
     units = table.grouped(free, failure.rung, _packages(seen.facts)) if root is None or (proposals and not stated) else Grouped((), 0)
     in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
@@ -80,6 +84,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
         entries=entries,
         toolkits=tuple(one.path for one in toolkits.toolkits) if toolkits is not None else (),
         own_python=in_python,
+        startup=startup,
     )
 
 
@@ -150,6 +155,13 @@ def _proposals(
                 if change not in seen:
                     seen.append(change)
                     yield Proposal(cause=one, change=change)
+
+
+def _starts(startup: Sequence[str], table: Experiments, rung: str) -> Iterator[Proposal]:
+    """To start without a file that the interpreter runs, one after the other."""
+    unknown = [number for number, path in enumerate(startup) if not table.starts_well(path)]
+    for number in unknown[:_STARTS] if rung != START else ():
+        yield Proposal(cause=STARTUP, change=Change(without_start=number))
 
 
 def _named_first(proposals: Sequence[Proposal], named: Iterator[Change]) -> Iterator[Proposal]:

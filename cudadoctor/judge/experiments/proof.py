@@ -14,7 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.experiments import SAME, START, UNCHANGED, Change, Entry, Plan, Proof, Ran, Tried
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Conclusion
-from cudadoctor.model.values import ENVIRONMENT
+from cudadoctor.model.values import ENVIRONMENT, PYTHON
 
 _SAID = {
     START: "the interpreter started", "libcuda": "libcuda was loaded", "init": "cuInit answered", "devices": "a GPU was found",
@@ -45,7 +45,13 @@ def _proven(plan: Plan, found: Ran, facts: Facts, knowledge: Knowledge) -> Clue:
     proof = Proof(change=words, rung=failure.rung, before=failure.words, after=_after(found), seconds=found.seconds)
     said = f"{failure.words}; with {words}: {proof.after}; without it again: the same"
     quotes = (*_quotes(change, facts), Quote(source="experiment", text=said))
-    return Clue(cause=cause, quotes=quotes, from_rung=failure.rung, values=_values(change, facts, knowledge), proof=proof)
+    values = _values(change, facts, knowledge)
+    if change.without_start is not None:
+        python = facts.value(PYTHON)
+        lines = [one for one in (python.startup if python is not None else ()) if one.path == _start(plan, change)]
+        quotes = (*(Quote(source=one.path, first=one.line, last=one.line, text=one.text) for one in lines), *quotes)
+        values = {"startup_file": _start(plan, change)}
+    return Clue(cause=cause, quotes=quotes, from_rung=failure.rung, values=values, proof=proof)
 
 
 def _suspected(run: Ran) -> Clue:
@@ -119,10 +125,17 @@ def in_words(plan: Plan, change: Change, facts: Facts, knowledge: Knowledge) -> 
     if change.toolkit is not None:
         known = change.toolkit < len(plan.toolkits)
         parts.append(f"CUDA_HOME={plan.toolkits[change.toolkit]}" if known else "another CUDA_HOME")
+    if change.without_start is not None:
+        parts.append(f"{_start(plan, change)} passed over at the interpreter's start")
     parts += ["no packages of the user's own (python -s)"] if change.no_user_site else []
     parts += ["soft limits raised to the hard ones"] if change.raised_limits else []
     parts += ["cudadoctor's own Python"] if change.own_python else []
     return " and ".join(parts)
+
+
+def _start(plan: Plan, change: Change) -> str:
+    known = change.without_start is not None and change.without_start < len(plan.startup)
+    return plan.startup[change.without_start or 0] if known else "a file"
 
 
 def _after(run: Ran) -> str:

@@ -166,7 +166,7 @@ class NumbaState(Shown, frozen=True, kw_only=True):
     components: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-REPLACING = "what other users may write and this check, as root, does not load"
+REPLACING = "what this check does not load, for it lies in the working directory or other users may write there"
 
 
 def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
@@ -209,6 +209,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     installed: tuple[InstalledFile, ...] = ()
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
     replaced: tuple[str, ...] = ()  # those of them by which other programs load another libcuda, or one more library into it
+    beside: tuple[str, ...] = ()  # libraries in an empty or relative entry of LD_LIBRARY_PATH, which the climb did not get
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
         return tuple(entry for entry in self.rungs if entry.rung == rung)

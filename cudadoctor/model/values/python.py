@@ -87,6 +87,7 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
     shadows: tuple[Shadow, ...] = ()
     numba_config: tuple[ConfigLine, ...] = ()
     hooks: tuple[ConfigLine, ...] = ()  # lines run at its start that name a variable of CUDA's or a limit
+    startup: tuple[ConfigLine, ...] = ()  # files run at its start, by their first line that does something
     numba_cuda_redirects: bool | None = None  # numba-cuda's start-up hook is in place
     others_with_numba: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()  # of its packages and toolkits
