@@ -893,6 +893,12 @@ def test_shadows_hide_what_is_installed() -> None:
     found = clue("python-module-shadowed", {PYTHON: with_numba(shadows=closed)})
     assert found.values["owner"] == "cuda-stubs"
     assert "of cuda-stubs" in found.quotes[0].text
+    checkout = (Shadow(module="cuda.bindings", path="/home/ada/src/cuda/bindings"),)
+    unbuilt = {
+        PYTHON: with_numba(package("cuda-bindings", "13.0.1"), shadows=checkout),
+        ENVIRONMENT: environment(PYTHONPATH="/x:/home/ada/src"),
+    }
+    assert clue("python-module-shadowed", unbuilt).values["kept"] == "/x"
     torch = (Shadow(module="torch", path="/home/ada/torch.py"),)
     assert causes({PYTHON: with_numba(shadows=torch)}) == set()
 

@@ -256,6 +256,8 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
     entry = found.bad if found.bad is not None else found.unread[0]
     why = _WORDS[found.reason] if found.reason is not None else "only the first number is read; separate them with commas"
     extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
+    if found.reason == "no-number":  # whatever looks like one in the variable's line: marks of quotation belong to the value
+        extra = (*extra, Quote(source=VARIABLE, text=f"the entry {entry} is {why}"))
     # Many hide all GPUs on purpose: a text has to show that something failed for want of one (checks/ties).
     basis: Basis = "suspected" if environment.origin == "text" and not works else "derived"
     values = _values(VARIABLE, value, entry, why)
