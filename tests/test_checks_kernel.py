@@ -642,6 +642,25 @@ def test_uvm_that_is_there_and_does_not_serve() -> None:
     no_blame(both, "uvm-unavailable")
 
 
+def test_a_gpu_that_is_closed_to_this_user_is_a_note_where_another_serves() -> None:
+    """Two people who wrote such machines meant opposite things by it: a job's share, and a mistake."""
+    closed = make.node("/dev/nvidia1", "crw-------")
+    state: State = {DEVICE_NODES: DeviceNodes(nodes=(*make.nodes(*ALL_NODES).nodes, closed)), USER: make.user()}
+    said = device_nodes.note(host(state))
+    assert said is not None
+    assert said.startswith("This user (ada) may not open /dev/nvidia1 (crw------- root root): programs see 1 GPU of 2.")
+    assert "device-permission-denied" not in causes(host(state))
+    listed = msgspec.structs.replace(closed, mode="crw-------+")  # an access list, which ls does not print
+    others = (
+        {DEVICE_NODES: make.nodes(*ALL_NODES, "nvidia1")},
+        {DEVICE_NODES: DeviceNodes(nodes=(*make.nodes(*ALL_NODES).nodes, listed))},
+        {USER: make.user("root", 0)},
+        {LADDER: make.ladder("init", code=100)},
+    )
+    for other in others:
+        assert device_nodes.note(host({**state, **other})) is None
+
+
 @pytest.mark.parametrize(
     "state",
     [

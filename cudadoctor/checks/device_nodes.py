@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, variable_quote, variables_of
+from cudadoctor.checks.common import broken, plural, variable_quote, variables_of
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -250,6 +250,22 @@ def allowed(node: DeviceNode, user: User, facts: Facts) -> bool:
     else:
         bits = node.mode[7:9]
     return bits == "rw" or _overrides(user, facts)
+
+
+def note(facts: Facts) -> str | None:
+    """GPUs that this user may not open, where others serve. A batch system means it so, a rule of udev may not: no fact tells them apart."""
+    fact, user, climb = facts.there(DEVICE_NODES), facts.value(USER), facts.value(LADDER)
+    if fact is None or fact.value is None or user is None or user.uid == 0 or not passed(climb, "devices"):
+        return None
+    nodes = gpu_nodes(fact.value)
+    closed = [node for node in nodes if not node.mode.endswith("+") and not allowed(node, user, facts)]
+    if not closed or len(closed) == len(nodes):
+        return None
+    which = listed([f"{node.path} ({_rights(node)})" for node in closed[:4]])
+    return (
+        f"This user ({user.name}) may not open {which}: programs see {plural(len(nodes) - len(closed), 'GPU')} of {len(nodes)}. "
+        "A batch system means it so; where there is none, the node's mode is wrong."
+    )
 
 
 def _overrides(user: User, facts: Facts) -> bool:
