@@ -253,7 +253,7 @@ def allowed(node: DeviceNode, user: User, facts: Facts) -> bool:
 
 
 def note(facts: Facts) -> str | None:
-    """GPUs that this user may not open, where others serve. A batch system means it so, a rule of udev may not: no fact tells them apart."""
+    """GPUs that this user may not open, where others serve. A batch system means it so, a rule of udev may not: nothing tells which."""
     fact, user, climb = facts.there(DEVICE_NODES), facts.value(USER), facts.value(LADDER)
     if fact is None or fact.value is None or user is None or user.uid == 0 or not passed(climb, "devices"):
         return None
