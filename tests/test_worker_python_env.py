@@ -318,6 +318,18 @@ def test_python_env_lines_that_start_up_runs(patient: Patient) -> None:
     assert (Path(hook["path"]).name, hook["line"]) == ("aa.pth", 2)
 
 
+def test_python_env_files_that_start_up_runs(patient: Patient) -> None:
+    patient.file("aa.pth", "# a comment\n/opt/elsewhere\nimport acme; acme.start()\nimport more\n", patient.site)
+    patient.file("bb.pth", "/opt/folders/alone\nimportlib\n", patient.site)
+    patient.file("sitecustomize.py", "# of this site\n\nPASSWORD = 'x'\n", patient.site)
+    patient.file("cc.pth", "import of.no.site\n", patient.project)  # which is no folder of packages
+    found = [
+        (Path(entry["path"]).name, entry["line"], entry["text"]) for entry in of(patient.look(PYTHONPATH=str(patient.project)), "startup")
+    ]
+    own = [entry for entry in found if entry[0] in ("aa.pth", "bb.pth", "cc.pth") or entry[1:] == (3, "")]
+    assert own == [("aa.pth", 3, "import acme; acme.start()"), ("sitecustomize.py", 3, "")]
+
+
 def test_python_env_other_pythons_with_numba(patient: Patient, tmp_path: Path) -> None:
     for name in ("with", "without"):
         python = tmp_path / name / "bin" / "python3"

@@ -213,8 +213,7 @@ def withheld_from_python(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         for entry in (fact.value if fact is not None else None) or ():
             if said is not None and fact is not None and said["code"] == _CODES.get(entry.answer) and entry.name in said["frame"]:
                 quotes = (rung_quote(climb, result), *fact.line_of(entry.line))
-                values = {"call": entry.name, "of_python": "yes"}
-                yield Clue(cause=WITHHELD, quotes=quotes, from_rung="numba-kernel", seen="failed", values=values)
+                yield Clue(cause=WITHHELD, quotes=quotes, from_rung="numba-kernel", seen="failed", values={"call": entry.name})
                 return
 
 

@@ -202,7 +202,9 @@ def report_hooks(folders: list[str]) -> None:
 
 
 def report_startup(folders: list[str]) -> None:
-    """The files that the interpreter runs at its start, each with the first line that does something."""
+    """The files that the interpreter runs at its start, each by the first line that does something. What stands in a module that somebody
+    wrote here is not told.
+    """
     customize = ("sitecustomize.py", "usercustomize.py")
     for folder in dict.fromkeys(folders):
         packages = os.path.basename(folder) in ("site-packages", "dist-packages")
@@ -211,7 +213,7 @@ def report_startup(folders: list[str]) -> None:
                 path = os.path.join(folder, name)
                 for number, line in enumerate(beginning(path, CONFIG_LIMIT).split("\n"), 1):
                     if line.startswith(("import ", "import\t")) or (name in customize and line.strip() and line[0] not in "#\"' "):
-                        emit("startup", path=path, line=number, text=line.strip()[:LINE_LIMIT])
+                        emit("startup", path=path, line=number, text="" if name in customize else line.strip()[:LINE_LIMIT])
                         break
 
 

@@ -21,6 +21,7 @@ _SAID = {
     "context": "a context was made", "memory": "memory was allocated and copied", "ptx-kernel": "a kernel ran and was right",
     "numba-kernel": "a Numba kernel ran and was right",
 }  # fmt: skip
+_RUN = "is run each time this interpreter starts"
 
 
 def concluded(plan: Plan, runs: Sequence[Ran], facts: Facts, knowledge: Knowledge) -> Conclusion:
@@ -49,7 +50,7 @@ def _proven(plan: Plan, found: Ran, facts: Facts, knowledge: Knowledge) -> Clue:
     if change.without_start is not None:
         python = facts.value(PYTHON)
         lines = [one for one in (python.startup if python is not None else ()) if one.path == _start(plan, change)]
-        quotes = (*(Quote(source=one.path, first=one.line, last=one.line, text=one.text) for one in lines), *quotes)
+        quotes = (*(Quote(source=one.path, first=one.line, last=one.line, text=one.text or _RUN) for one in lines), *quotes)
         values = {"startup_file": _start(plan, change)}
     return Clue(cause=cause, quotes=quotes, from_rung=failure.rung, values=values, proof=proof)
 
