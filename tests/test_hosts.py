@@ -14,10 +14,11 @@ import pytest
 
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
-from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.evidence import NOT_SHOWN, Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.sources import recording
 from cudadoctor.sources.redact import redact
+from cudadoctor.sources.sensitive import GONE
 from tests.cases import every
 from tests.command_line import MISLED, changed, evidence_of
 from tests.judging import cause_of, report_of
@@ -173,6 +174,17 @@ def test_a_kernel_that_ran_with_another_driver_library_proves_nothing(knowledge:
     report = judge(msgspec.structs.replace(evidence, items=replaced), knowledge)
     assert report.verdict == "undecided"
     assert report.diagnosis.ask[0].command == "printenv LD_LIBRARY_PATH"
+
+
+@pytest.mark.parametrize(("value", "cause"), [("7", "python-startup-sets-variable"), ("<redacted>", "cuda-visible-devices-hides-all")])
+def test_a_value_that_a_recording_does_not_show_is_no_other_value(value: str, cause: str) -> None:
+    assert GONE == NOT_SHOWN
+    start = f'"event": "start", "given": {{"CUDA_VISIBLE_DEVICES": "{value}"}},'
+    evidence = changed(
+        "h200-visible-devices-minus-one",
+        {"ladder": lambda text: re.sub(r'"given": \{[^}]*\},? ?', "", text).replace('"event": "start",', start)},
+    )
+    assert cause_of(judge(evidence, load())) == cause
 
 
 @pytest.mark.parametrize("value", ["/opt/none:", "lib:/opt/none", "/opt/lib"])

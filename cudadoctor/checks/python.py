@@ -26,6 +26,7 @@ from cudadoctor.checks.common import (
 from cudadoctor.checks.driver_fit import misled
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed, where_one_stands
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import NOT_SHOWN
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
@@ -174,7 +175,8 @@ def set_by_wrapper(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     given = (fact.value.given if fact.value is not None and failed else None) or {}
     here, named = variables_of(environment), (python.named if python is not None else None) or "ladder"
     for name, value in sorted(given.items()) if environment is not None and environment.whole else ():
-        if name in _OWN or value in here.get(name, ""):
+        # What a recording does not show is no other value.
+        if name in _OWN or NOT_SHOWN in value or value in here.get(name, ""):
             continue
         certain = name == VISIBLE and failed[0].code in SHOWS_NONE
         started = Quote(source=named, text=f"starts the interpreter with {name}={value}"[:300])

@@ -13,6 +13,7 @@ Kind = Literal["command", "file", "link", "listing", "environment", "processes",
 # absent: known not to be there. denied, timed-out, abandoned, not-run: ignorance, `why` says which.
 Status = Literal["ok", "failed", "absent", "denied", "timed-out", "abandoned", "not-run"]
 Origin = Literal["live", "recording", "text"]
+NOT_SHOWN = "<redacted>"  # what stands in a recording for what it keeps to itself (sources/sensitive.py)
 
 
 _LONE = lazy("[\ud800-\udfff]")  # how Python keeps a byte of a name or a variable that is not UTF-8
