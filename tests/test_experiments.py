@@ -28,6 +28,7 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Requirements
+from cudadoctor.model.values import LADDER
 from cudadoctor.parsers import tries
 from cudadoctor.report import formats
 from cudadoctor.report.text import Style, render
@@ -35,6 +36,7 @@ from cudadoctor.sources import recording
 from cudadoctor.sources.experiments import Laboratory
 from cudadoctor.within import judging
 from tests.command_line import changed, evidence_of
+from tests.facts_builder import facts_of, ladder
 from tests.judging import KNOWLEDGE, cause_of
 from tests.prescriptions import shells, written
 from tests.worker_runs import driver_stubs
@@ -219,6 +221,17 @@ def test_a_value_that_another_begins_with_is_not_named() -> None:
         said for said in ("/opt/cuda/lib64/a.so", "at /opt/cuda: gone", "/opt/cuda-13.0/lib64/a.so") if planning._names(said, "/opt/cuda/")
     ]
     assert named == ["/opt/cuda/lib64/a.so", "at /opt/cuda: gone"]
+
+
+def test_of_short_values_one_in_quotation_marks_is_named() -> None:
+    """Of the variables that hold it, those that CUDA and Numba read; and no more than a few."""
+    said = "ValueError: invalid literal for int() with base 10: 'on'"
+    climb = ladder("numba-kernel")
+    climb = msgspec.structs.replace(climb, rungs=(*climb.rungs[:-1], msgspec.structs.replace(climb.rungs[-1], output=said)))
+    facts = facts_of({LADDER: climb})
+    variables = {"A_SWITCH": "on", "B_SWITCH": "on", "C_SWITCH": "on", "CUDA_STREAMS": "on", "NUMBA_LEVEL": "o", "LONG": "on and off"}
+    named = list(planning._named(variables, facts, live(HIDDEN), KNOWLEDGE.experiments))
+    assert named == [Change(unset=(name,)) for name in ("A_SWITCH", "B_SWITCH", "CUDA_STREAMS")]
 
 
 @pytest.mark.parametrize(

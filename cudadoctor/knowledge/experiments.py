@@ -87,6 +87,10 @@ class Experiments(Table, frozen=True, kw_only=True):
         rest = tuple(name for name in left if not self._is(name, "common")), tuple(name for name in left if self._is(name, "common"))
         return Grouped((*found, *(group for group in rest if group)), likely)
 
+    def is_grouped(self, name: str) -> bool:
+        """Whether CUDA, Numba, Python or the loader read it."""
+        return self._is(name, "group")
+
     def _is(self, name: str, what: What) -> bool:
         return any(_fits(name, row) for row in self.rule if row.what == what)
 

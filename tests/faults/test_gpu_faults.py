@@ -265,7 +265,7 @@ FAULTS = (
     ),
     Fault(name="temporary folder forbids programs", root=None, verdict="healthy", setup="mkdir $D/n; mount -t tmpfs -o noexec none $D/n; export TMPDIR=$D/n"),
     Fault(name="no PATH", root=None, verdict="healthy", setup="hash -r; export PATH="),
-    Fault(name="working directory is gone", root=None, verdict="healthy", setup="mkdir $D/gone; cd $D/gone; rmdir $D/gone"),
+    Fault(name="working directory is gone", root="working-directory-deleted", verdict="broken", setup="mkdir $D/gone; cd $D/gone; rmdir $D/gone"),
     Fault(name="a terminal of one column", root=None, verdict="healthy", setup="export COLUMNS=1 LINES=1"),
     Fault(name="an unknown language", root=None, verdict="healthy", setup="export LC_ALL=xx_YY.none LANG=xx PYTHONIOENCODING=latin-1"),
     Fault(name="a library to preload that is not there", root=None, verdict="healthy", setup="export LD_PRELOAD=/nonexistent/lib.so"),

@@ -29,7 +29,8 @@ _BY_THE_LOADER = (START, "libcuda")
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
 _ROOM = 2 << 30  # bytes that are free on a GPU
 _OF_MPS = "nvidia-cuda-mps"  # with these words begin the names of its daemon and its server
-_TELLING = 5  # characters of a value that are enough to be meant
+_TELLING = 5  # characters of a value that are enough to be meant; a shorter one is in quotation marks
+_ALIKE = 3  # variables with a value that is quoted
 _OF_PACKAGE = lazy(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,60})[/\\.]")
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
 _STARTS = 4  # files that the interpreter runs at its start
@@ -177,9 +178,11 @@ def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experi
     results = climb.rungs if climb is not None else ()
     outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
+    likely = sorted(free, key=lambda name: not table.is_grouped(name))  # many variables may hold the word that is quoted
+    quoted = [name for name in likely if 0 < len(free[name]) < _TELLING and _quoted(said, free[name])][:_ALIKE]
     for name, text in free.items():
         places = table.entries(name, text)
-        held = [number for number, place in enumerate(places) if len(place) >= _TELLING and _names(said, place)]
+        held = [number for number, place in enumerate(places) if name in quoted or (len(place) >= _TELLING and _names(said, place))]
         if (len(name) >= _TELLING and name in said) or (held and len(places) == 1):
             yield Change(unset=(name,))
         elif len(held) == 1:
@@ -191,6 +194,11 @@ def _packages(facts: Facts) -> tuple[str, ...]:
     climb = facts.value(LADDER)
     said = "\n".join(one.output for one in (climb.rungs if climb is not None else ()) if one.status != "pass")
     return tuple(dict.fromkeys(_OF_PACKAGE.findall(said)))
+
+
+def _quoted(said: str, value: str) -> bool:
+    """Whether words hold a value as Python writes it."""
+    return f"'{value}'" in said or f'"{value}"' in said
 
 
 def _names(said: str, place: str) -> bool:
