@@ -47,11 +47,9 @@ _SMI_WORD = lazy(r"nvidia-smi")
 _HOOK = lazy(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
 _HOOK_NVML = lazy(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
 
-# "Xid 79", "XID error: 48", XidCriticalError: "Xid=48 on Device=GPU-", and the last Xid of DCGM's exporter.
-_SHORT_XID = lazy(
-    r"\bX(?:id|ID)s?(?: (?:[Ee]rrors?|code|number|event))?(?:[ =:#]{1,3}(?P<plain>\d{1,3})\b(?!:\d)|\((?P<in>\d{1,3})\))"
-    r"|XID_ERRORS\{[^}\n]{0,600}\} (?P<metric>[1-9]\d{0,2})\b"
-)
+# The forms of programs beside the kernel's: of Kubernetes' device plugin, of DCGM, of its exporter.
+_XID_OF_PROGRAM = lazy(r"\bXid=(\d{1,3}) on Device=|\bDetected XID (\d{1,3}) for GPU|XID_ERRORS\{[^}\n]{0,600}\} ([1-9]\d{0,2})\b")
+_XID_NAMED = lazy(r"\bX(?:id|ID)s?(?: (?:[Ee]rrors?|code|number|event))?(?:[ :#]{1,3}(\d{1,3})\b(?!:\d)|\((\d{1,3})\))")  # by people
 _REST = 400  # characters of an Xid's own line that are looked at behind its number
 _NEW_ACTION = lazy(r"recovery action changed from .{1,60}? to 0x(?P<action>[0-9a-f]{1,4}) \(")
 _EARLIER_XID = lazy(r"previous Xid (\d{1,3})\b")
@@ -249,9 +247,19 @@ def _xids(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
         address = normal_address(match["bdf"])
         subject = "machine" if address is None else f"gpu:{address}"
         yield from _xid(int(match["xid"]), lines.hit(*match.span()), lines, knowledge, subject)
-    for match in _SHORT_XID.finditer(lines.text):
-        number = match["plain"] or match["in"] or match["metric"]
-        yield from _xid(int(number), lines.hit(*match.span()), lines, knowledge, "machine")
+    for form in (_XID_OF_PROGRAM, _XID_NAMED):
+        for match in form.finditer(lines.text):
+            hit = lines.hit(*match.span(), named=form is _XID_NAMED)
+            yield from _xid(int(match[match.lastindex or 0]), hit, lines, knowledge, "machine")
+
+
+def xids_named(text: Text, knowledge: Knowledge) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The lines on which somebody names an Xid, met or not, with its causes."""
+    lines = prepared(text)
+    for match in _XID_NAMED.finditer(lines.text) if "Xid" in lines.text or "XID" in lines.text else ():
+        row, place = knowledge.xid(int(match[match.lastindex or 0])), lines.place(*match.span())
+        if row is not None and place is not None:
+            yield place.first, row.causes
 
 
 def _xid(number: int, hit: Hit | None, lines: Lines, knowledge: Knowledge, subject: str) -> Iterator[_Found]:

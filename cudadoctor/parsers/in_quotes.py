@@ -96,8 +96,13 @@ class InQuotes:
         told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
         return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted))
 
-    def standing(self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around) -> Standing | None:
-        """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin."""
+    def standing(
+        self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around, *, named: bool = False
+    ) -> Standing | None:
+        """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin.
+
+        `named`: somebody's words for a message, as a quotation is, and no form in which a program prints it.
+        """
         mark = opened(line, start) if line[start] not in _MARKS and not (_is_fence(line) or _begins_output(line)) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
@@ -105,11 +110,11 @@ class InQuotes:
         said = _SENTENCE.split(before[-_SAID:] if before.strip() else near.above[-_SAID:])[-1]
         if self._asks.search(said):
             return None
-        if mark is None:
+        if mark is None and not named:
             return "reported" if _LISTED.match(line) else "printed"
         if _OF_PROGRAM.search(before):
             return "printed"
-        closed = _closed(line, end, line[mark])
+        closed = end - 1 if mark is None else _closed(line, end, line[mark])
         if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before) or _SEARCHED.search(before):
             return None
         if self._supposed.search(said) and not self._own.search(said):

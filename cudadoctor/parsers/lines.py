@@ -103,14 +103,15 @@ class Lines:
     def offset(self, entry: int) -> int:
         return self._starts[entry]
 
-    def hit(self, start: int, end: int) -> Hit | None:
+    def hit(self, start: int, end: int, *, named: bool = False) -> Hit | None:
         """The place of text[start:end]. None where a joined entry shows again what one of its lines shows by itself, and where a user's
-        text only speaks of it.
+        text only speaks of it. `named`: no program prints it so.
         """
-        hit = self._hit(start, end)
-        return hit if hit is None or self.in_quotes is None or self._reported(hit, self.in_quotes) else None
+        hit = self.place(start, end)
+        return hit if hit is None or self.in_quotes is None or self._reported(hit, self.in_quotes, named=named) else None
 
-    def _hit(self, start: int, end: int) -> Hit | None:
+    def place(self, start: int, end: int) -> Hit | None:
+        """The same, reported or only spoken of."""
         entry = self.entry(start)
         offset = self._starts[entry]
         if entry < self._count:
@@ -121,11 +122,11 @@ class Lines:
             return None
         return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
 
-    def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
+    def _reported(self, hit: Hit, in_quotes: InQuotes, *, named: bool = False) -> bool:
         near = beside(self.entries, hit.entry, self._count) if hit.entry < self._count else Beside()
         asked = (self.entries[hit.entry], hit.start, hit.end, near)
         if asked not in self._standings:
-            self._standings[asked] = in_quotes.standing(*asked, self._around)
+            self._standings[asked] = in_quotes.standing(*asked, self._around, named=named)
         standing = self._standings[asked]
         if standing == "printed":
             self.printed.update(range(hit.first, hit.last + 1))

@@ -7,7 +7,8 @@ a hit there means.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -150,20 +151,20 @@ def speaks_of_trouble(text: str) -> bool:
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
     """None of a document: its messages have little in common, or no program printed one and nobody speaks of a machine of his own."""
     found = list(_recognise(text, knowledge, is_text=True))
-    if _is_catalogue(found, text.lines):
+    if _is_catalogue(found, error_codes.xids_named(text, knowledge), text.lines):
         return []
     shown = {line for clue in found for quote in clue.quotes for line in range(quote.first or 0, (quote.last or 0) + 1)}
     printed = not shown.isdisjoint(prepared(text).printed)
     return found if printed or speech_of(knowledge).tells(text.lines) else []
 
 
-def _is_catalogue(found: list[Clue], lines: Sequence[str]) -> bool:
+def _is_catalogue(found: list[Clue], named: Iterable[tuple[int, tuple[str, ...]]], lines: Sequence[str]) -> bool:
     """Whether one line of words after the other speaks of causes of its own: a machine has one fault, or several that share a cause."""
     spoken: dict[int, set[str]] = {}
-    for clue in found:
-        for quote in clue.quotes:
-            if quote.first is not None and is_prose(lines[quote.first - 1]):
-                spoken.setdefault(quote.first, set()).add(clue.cause)
+    said = ((quote.first, (clue.cause,)) for clue in found for quote in clue.quotes if quote.first is not None)
+    for line, causes in chain(said, named):
+        if is_prose(lines[line - 1]):
+            spoken.setdefault(line, set()).update(causes)
     apart: list[set[str]] = []
     for causes in spoken.values():
         if all(causes.isdisjoint(others) for others in apart):
