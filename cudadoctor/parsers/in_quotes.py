@@ -74,6 +74,7 @@ class Around(NamedTuple):
 
     tale: bool = True
     paragraphs: int = 1
+    calm: bool = False
 
 
 class InQuotes:
@@ -81,6 +82,7 @@ class InQuotes:
         self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("others_quoted", "asks", "supposed", "own"))
         self._meets = discourse.any_of("meets", "by")
         self._seeks = discourse.any_of("goes_on", "hypothetical", "supposed", "repairs", "meets")
+        self._calm = discourse.any_of("fine", "general", "thanks", "found")
         self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
         self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
         explained = discourse.any_of("explained").pattern
@@ -94,7 +96,7 @@ class InQuotes:
         written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
         quoted = {line for line in written if _is_one_quotation(line) and not _prompted(line)}
         told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
-        return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted))
+        return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted), any(map(self._calm.search, told)))
 
     def standing(
         self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around, *, named: bool = False
@@ -110,8 +112,8 @@ class InQuotes:
         said = _SENTENCE.split(before[-_SAID:] if before.strip() else near.above[-_SAID:])[-1]
         if self._asks.search(said):
             return None
-        if mark is None and not named:
-            return "reported" if _LISTED.match(line) else "printed"
+        if mark is None and not named and not _LISTED.match(line):
+            return "printed"
         if _OF_PROGRAM.search(before):
             return "printed"
         closed = end - 1 if mark is None else _closed(line, end, line[mark])
@@ -121,6 +123,7 @@ class InQuotes:
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
         met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
+        met = met and (self._own.search(line) is not None or not around().calm)
         if not before.strip() and near.gap_above and near.above:
             met = met and self._reaches(said, near, around)
         return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None

@@ -37,6 +37,7 @@ _PREFIX = lazy(
     | \[\ {0,8}\d{1,12}\.\d{1,9}\]\ +                                               # [   12.345678] of dmesg
     | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d\ \d{4}\]\ +          # [Sat Nov 21 10:00:00 2026] of dmesg -T
     | \[(?:rank)?\d{1,6}(?:,\d{1,6})?\](?:<std(?:err|out)>)?:\ *                    # [rank0]: and [1,0]<stderr>: of MPI
+    | \d{1,5}\.\d{3}\ (?=\s{2}|[A-Za-z])                                              # 12.345 of BuildKit
     | std(?:err|out)\ [FP]\ +                                                       # container logs
     | [\w.-]{1,64}\ +\|\ +                                                          # service  | of docker compose
     | ==>\ [a-z][a-z\d-]{1,40}(?:\.[\w-]{1,40})?:\                                  # ==> amazon-ebs.jammy: of Packer, not ==> WARNING:
@@ -92,6 +93,7 @@ class Lines:
         self.text = "\n".join(entries)
         self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
         self.printed: set[int] = set()  # numbers of the lines with a hit that a program printed, as far as they were asked for
+        self._said = [entry for entry, line in zip(entries, plain, strict=False) if entry == line]  # what a logger marked nobody said
         self._said_around: Around | None = None
         self._standings: dict[tuple[str, int, int, Beside], Standing | None] = {}  # a text may say the same a thousand times
         self._places: Places | None = None
@@ -135,7 +137,7 @@ class Lines:
     def _around(self) -> Around:
         """What the text says around its quotations, found once where one is asked about."""
         if self._said_around is None:
-            self._said_around = self.in_quotes.around(self.entries[: self._count]) if self.in_quotes is not None else Around()
+            self._said_around = self.in_quotes.around(self._said) if self.in_quotes is not None else Around()
         return self._said_around
 
     def stands(self, hit: Hit, words: str) -> bool:
