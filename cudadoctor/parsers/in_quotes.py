@@ -36,9 +36,10 @@ _OF_PROGRAM = lazy(
 )
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 _SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n]{0,80}$")  # what is looked for
-# An item of a list.
+# An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
 _LISTED = lazy(
-    r"^\s{0,12}(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|\( ?\)|[QA]\d{0,2}[.:])\s(?!\s{0,4}[\w.]{1,60}(?:Error|Exception): )"
+    r"^\s{0,12}(?:\([ \d]{0,2}\)\s|(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|[QA]\d{0,2}[.:])\s"
+    r"(?!\s{0,4}[\w.]{1,60}(?:Error|Exception): ))"
 )
 _HEADING = lazy(r"^#{1,6} \S")  # of Markdown
 _ITEM = lazy(r"^\s{0,80}(?:(?:[-*+•]|\d{1,2}[.)])\s{1,4})?[*_]{0,3}")  # what may stand before a quotation that is a paragraph
@@ -108,13 +109,15 @@ class InQuotes:
         mark = opened(line, start) if line[start] not in _MARKS and not (_is_fence(line) or _begins_output(line)) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
-        before = _up_to(line, start if mark is None else mark)
-        said = _SENTENCE.split(before[-_SAID:] if before.strip() else near.above[-_SAID:])[-1]
+        item = _LISTED.match(line)
+        before = _up_to(line, start if mark is None else mark)[item.end() if item is not None else 0 :]
+        above = "" if item is not None and _LISTED.match(near.above) else near.above
+        said = _SENTENCE.split((before if before.strip() else above)[-_SAID:])[-1]
         if self._asks.search(said):
             return None
-        if mark is None and not named and not _LISTED.match(line):
+        if mark is None and not named and item is None:
             return "printed"
-        if _OF_PROGRAM.search(before):
+        if mark is not None and _OF_PROGRAM.search(before):
             return "printed"
         closed = end - 1 if mark is None else _closed(line, end, line[mark])
         if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before) or _SEARCHED.search(before):

@@ -60,7 +60,7 @@ _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
 _ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}(?:\[[ xX]\]\s{1,4})?(?P<words>\S.{0,300})")
 _QUOTED = r"(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)"
-_QUESTION = lazy(r"^\W{0,6}Q: ")
+_ALONE = lazy(r"^(?:\W{0,6}Q: |(?:TASK|PLAY|RUNNING HANDLER) \[)")  # a question of a FAQ; the name of what Ansible does
 # What stands above a list: a version, a version with its day, and what keepachangelog.com names.
 _VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b")
 _RELEASE = lazy(r"#{0,4} ?\[?v?\d{1,3}\.\d{1,3}(?:\.\d{1,4})?\]? {0,2}(?:\(|[-–] ?)?\d{4}-\d\d-\d\d")
@@ -96,9 +96,9 @@ class Quoting:
         return frozenset(found).union(index for index in alone if not (index and _FRAME.match(lines[index - 1])))
 
     def _speaks(self, line: str) -> bool:
-        """Whether a line alone shows what it is: a question of a FAQ, an item that names a repair, or advice for a message."""
+        """Whether a line alone shows what it is: a question of a FAQ, the name of a task, an item that names a repair, or advice for a message."""
         item = _ITEM.match(line)
-        return _QUESTION.match(line) is not None or (item is not None and self._tells(item["words"]))
+        return _ALONE.match(line) is not None or (item is not None and self._tells(item["words"]))
 
     def _tells(self, item: str) -> bool:
         return self._repair.match(item) is not None or self._advice.match(item) is not None
