@@ -147,6 +147,11 @@ class Speech:
         said = self._said(lines)
         return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
 
+    def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
+        """Whether the writer plans, teaches or is curious, and meets nothing himself."""
+        said = self._said(lines, _answers(lines))
+        return said is not None and bool(said.words["general"]) and not any(said.words[name] for name in (_MET, "goes_on", "too"))
+
     def quiet(self, lines: Sequence[str], after: int) -> bool:
         """Whether nobody asks on, or says that it goes on, behind the line of this number (from 1)."""
         said = self._said(lines[after:])
