@@ -53,8 +53,9 @@ _OUTPUT = lazy(
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
     r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
 )
-# Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line.
-NOT_HIS = lazy(r"`[^`\n]{1,400}`|\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*")
+# Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line; and commands, names, code.
+_SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*"
+SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
 _ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
 _WORDS = lazy(r"[^\W\d_]{2}")
@@ -162,7 +163,7 @@ class Speech:
         if len(lines) > MOST:
             return None
         written = ((index, line[:_LONGEST]) for index, line in enumerate(lines) if line)
-        prose = {index: NOT_HIS.sub(" ", line) for index, line in written if index not in answers and is_prose(line)}
+        prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if index not in answers and is_prose(line)}
         known = {line: self._names(line) for line in set(prose.values())}
         words: dict[str, list[_Place]] = {name: [] for name in (*_LISTS, _MET)}
         for index, line in prose.items():

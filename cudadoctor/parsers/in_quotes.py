@@ -35,7 +35,6 @@ _OF_PROGRAM = lazy(
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
-_SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n]{0,80}$")  # what is looked for
 # An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
 _LISTED = lazy(
     r"^\s{0,12}(?:\([ \d]{0,2}\)\s|(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|[QA]\d{0,2}[.:])\s"
@@ -120,7 +119,7 @@ class InQuotes:
         if mark is not None and _OF_PROGRAM.search(before):
             return "printed"
         closed = end - 1 if mark is None else _closed(line, end, line[mark])
-        if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before) or _SEARCHED.search(before):
+        if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before):
             return None
         if self._supposed.search(said) and not self._own.search(said):
             return None  # what is done where somebody meets it

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cudadoctor.knowledge.wording import Lexicon, Says
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.discourse import NOT_HIS
+from cudadoctor.parsers.discourse import SAID_BY_OTHERS
 from cudadoctor.parsers.literals import Literals, Places
 
 LONGEST = 3000  # lines; what is longer is a log, and people describe a failure in less
@@ -59,7 +59,7 @@ class Prose:
 
     def kinds(self, text: Text) -> dict[str, int]:
         """Each kind that the text speaks of, with the line of its complaint."""
-        low = NOT_HIS.sub(lambda quoted: " " * len(quoted[0]), text.joined).lower()
+        low = SAID_BY_OTHERS.sub(lambda quoted: " " * len(quoted[0]), text.joined).lower()
         if len(text.lines) > LONGEST or len(low) != len(text.joined):
             return {}
         places = self._literals.places(low)
