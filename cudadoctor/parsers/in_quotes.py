@@ -70,11 +70,17 @@ def _nearest(lines: Sequence[str]) -> tuple[str, bool]:
 
 
 class Around(NamedTuple):
-    """What a whole text says around its quotations: whether somebody tells of himself or says little, and how many are paragraphs."""
+    """What a whole text says around its quotations: whether somebody speaks of himself, or says little; how many are paragraphs; whether
+    somebody is content, thanks or teaches."""
 
-    tale: bool = True
+    own: bool = True
+    little: bool = True
     paragraphs: int = 1
     calm: bool = False
+
+    @property
+    def tale(self) -> bool:
+        return self.own or self.little
 
 
 class InQuotes:
@@ -96,7 +102,7 @@ class InQuotes:
         written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
         quoted = {line for line in written if _is_one_quotation(line) and not _prompted(line)}
         told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
-        return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted), any(map(self._calm.search, told)))
+        return Around(any(map(self._own.search, told)), len(told) <= _LITTLE, len(quoted), any(map(self._calm.search, told)))
 
     def standing(
         self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around, *, named: bool = False
@@ -125,7 +131,8 @@ class InQuotes:
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
         met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
-        met = met and (self._own.search(line) is not None or not around().calm)
+        mine = self._own.search(f"{near.above}\n{line}") is not None
+        met = met and (mine or (not around().calm and (item is None or around().own)))
         if not before.strip() and near.gap_above and near.above:
             met = met and self._reaches(said, near, around)
         return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None

@@ -37,7 +37,7 @@ _PREFIX = lazy(
     | \[\ {0,8}\d{1,12}\.\d{1,9}\]\ +                                               # [   12.345678] of dmesg
     | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d\ \d{4}\]\ +          # [Sat Nov 21 10:00:00 2026] of dmesg -T
     | \[(?:rank)?\d{1,6}(?:,\d{1,6})?\](?:<std(?:err|out)>)?:\ *                    # [rank0]: and [1,0]<stderr>: of MPI
-    | \d{1,5}\.\d{3}\ (?=\s{2}|[A-Za-z])                                              # 12.345 of BuildKit
+    | \d{1,5}(?:\.\d\d\.\d{3})?\.\d{3}\ (?:[IWED]\ )?(?=\s{2}|[A-Za-z])                 # 12.345 of BuildKit, 0.17.512.848 E of llama.cpp
     | std(?:err|out)\ [FP]\ +                                                       # container logs
     | [\w.-]{1,64}\ +\|\ +                                                          # service  | of docker compose
     | ==>\ [a-z][a-z\d-]{1,40}(?:\.[\w-]{1,40})?:\                                  # ==> amazon-ebs.jammy: of Packer, not ==> WARNING:

@@ -101,7 +101,7 @@ class Quoting:
         return _ALONE.match(line) is not None or (item is not None and self._tells(item["words"]))
 
     def _tells(self, item: str) -> bool:
-        return self._repair.match(item) is not None or self._advice.match(item) is not None
+        return False
 
     def _tables(self, lines: Sequence[str]) -> Iterator[int]:
         """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained; and those of any
@@ -129,7 +129,7 @@ class Quoting:
             above = lines[max(0, block[0] - 4) : block[0]]
             tells_of_own = any(map(self._done.search, above))
             if (above and _SECTION.match(above[-1])) or (
-                len(items) >= _FEW and not tells_of_own and (any(map(self._heads, above)) or self._are_changes(items))
+                len(items) >= _FEW and not tells_of_own and (any(map(self._heads, above)))
             ):
                 yield from block
 
