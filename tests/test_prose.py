@@ -105,6 +105,8 @@ OTHERWISE = (
     "The link runs at Gen4 x16.",
     "[selftest] matmul cuda:1 vs cpu: 0 mismatches, pass 1",
     "CUDA sums, run 2: cpu 3355443200  gpu 3355443200  no diff",
+    'I read of "the GPU has fallen off the bus" and wonder why people buy such cards.',
+    "I plan to buy a GPU. Is it so that the GPU falls off the bus where the power is weak?",
     "The fan of the GPU turns, the clock is 1905 MHz.",
 )
 

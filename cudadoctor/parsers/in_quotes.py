@@ -1,8 +1,9 @@
 """How a message stands in its line: as a program printed it, in a sentence that reports it ("I get `...`"), or only spoken of.
 
-A message in quotation marks is reported where the words beside it say that somebody met it, and no explanation follows. One without them
-is reported too, unless the sentence asks what it means. A paragraph that is one quotation and nothing else is reported where no line beside
-it asks or explains what it means, introduces it as something else, or heads a manual.
+A message in quotation marks, in an item of a list, and a number without the form in which a program prints it (an Xid) are mentions: one is
+reported where its sentence says that somebody met it, the paragraph or a text that is not calm tells of the writer, and no explanation
+follows. A paragraph that is one quotation and nothing else is reported where no line beside it asks or explains what it means, introduces it
+as something else, or heads a manual. All else is printed, unless the sentence asks what it means.
 """
 
 from __future__ import annotations

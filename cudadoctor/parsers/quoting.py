@@ -1,5 +1,5 @@
 """Blocks and lines of a text that quote messages and report none, seen from how they are built: source code, what grep found in it, tests
-that passed, ruled tables, lists of changes and of things to do, questions of a FAQ, and mail of others.
+that passed, ruled tables, lists of releases and guides, questions of a FAQ, names of Ansible's tasks, and mail of others.
 
 Only the form counts, and the words that stand at its places (tables/discourse.toml), not what a sentence says. A program's own output has
 none of these forms; a traceback, which shows code, is no block of code.
@@ -58,8 +58,7 @@ _ALL_PASSED = lazy(
 )
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
-_ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}(?:\[[ xX]\]\s{1,4})?(?P<words>\S.{0,300})")
-_QUOTED = r"(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)"
+_ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}\S")
 _ALONE = lazy(r"^(?:\W{0,6}Q: |(?:TASK|PLAY|RUNNING HANDLER) \[)")  # a question of a FAQ; the name of what Ansible does
 # What stands above a list: a version, a version with its day, and what keepachangelog.com names.
 _VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b")
@@ -78,9 +77,6 @@ class Quoting:
             return lazy(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
 
         self._too, self._guide, self._done, self._own = map(discourse.any_of, ("too", "guide", "done", "own"))
-        self._change = form(r"^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?{changes}")
-        self._repair = form(r"{repairs}:? ")
-        self._advice = form(rf"{_QUOTED}[^\n:`\"]{{0,40}}: (?:please )?{{advice}}(?! {{tells_on}})")
         self._explains = form(r"\|\s{0,8}{explains}\s{0,8}(?:\||$)")
         self._wrote = form(r"{wrote} ?[:：]\s{0,4}$|^\w\w .{3,80}{wrote}.{0,60}:\s{0,4}$|^-{2,10} ?{mail}")
 
@@ -88,20 +84,11 @@ class Quoting:
         """Indexes (from 0) of the lines of such blocks, and of lines that are one alone."""
         if len(lines) > MOST:
             return frozenset()
-        whole, lines = lines, [line[:LONGEST] for line in lines]
+        lines = [line[:LONGEST] for line in lines]
         found = {
             index for kind in (_searched, _code, _tests, documents.lines_of, self._tables, self._lists, self._mail) for index in kind(lines)
         }
-        alone = (index for index, line in enumerate(whole) if len(line) <= LONGEST and self._speaks(line))
-        return frozenset(found).union(index for index in alone if not (index and _FRAME.match(lines[index - 1])))
-
-    def _speaks(self, line: str) -> bool:
-        """Whether a line alone shows what it is: a question of a FAQ, the name of a task, an item that names a repair, or advice for a message."""
-        item = _ITEM.match(line)
-        return _ALONE.match(line) is not None or (item is not None and self._tells(item["words"]))
-
-    def _tells(self, item: str) -> bool:
-        return False
+        return frozenset(found).union(index for index, line in enumerate(lines) if _ALONE.match(line))
 
     def _tables(self, lines: Sequence[str]) -> Iterator[int]:
         """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained; and those of any
@@ -122,25 +109,17 @@ class Quoting:
                 yield from range(index + 1, rows)
 
     def _lists(self, lines: Sequence[str]) -> Iterator[int]:
-        """The items below a heading of a guide or a release, and those of a list of changes, by what most of them begin with."""
+        """The items below a heading of a guide or a release."""
         belongs = lambda index: _ITEM.match(lines[index]) is not None or (lines[index][:2] == "  " and bool(lines[index].strip()))  # noqa: E731
         for block in _runs(lines, belongs):
-            items = [match["words"] for index in block if (match := _ITEM.match(lines[index])) is not None]
+            items = sum(_ITEM.match(lines[index]) is not None for index in block)
             above = lines[max(0, block[0] - 4) : block[0]]
             tells_of_own = any(map(self._done.search, above))
-            if (above and _SECTION.match(above[-1])) or (
-                len(items) >= _FEW and not tells_of_own and (any(map(self._heads, above)))
-            ):
+            if (above and _SECTION.match(above[-1])) or (items >= _FEW and not tells_of_own and any(map(self._heads, above))):
                 yield from block
 
     def _heads(self, line: str) -> bool:
         return any(pattern.search(line) for pattern in (self._guide, _VERSION)) or _RELEASE.match(line) is not None
-
-    def _are_changes(self, items: Sequence[str]) -> bool:
-        """Most have the number of an issue, as (#12), and begin like changes; or half of them tell so alone."""
-        numbered = sum(item.rstrip().endswith(")") and "(#" in item for item in items)
-        begin = sum(map(bool, map(self._change.match, items)))
-        return (2 * numbered >= len(items) and begin > 1) or 2 * sum(map(self._tells, items)) >= len(items)
 
     def _mail(self, lines: Sequence[str]) -> list[int]:
         """What somebody else wrote, unless the answer says that it is so here too."""
