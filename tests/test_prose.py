@@ -106,7 +106,7 @@ OTHERWISE = (
     "[selftest] matmul cuda:1 vs cpu: 0 mismatches, pass 1",
     "CUDA sums, run 2: cpu 3355443200  gpu 3355443200  no diff",
     'I read of "the GPU has fallen off the bus" and wonder why people buy such cards.',
-    "I plan to buy a GPU. Is it so that the GPU falls off the bus where the power is weak?",
+    "Suppose the GPU falls off the bus and CUDA fails: what would the scheduler do?",
     "The fan of the GPU turns, the clock is 1905 MHz.",
 )
 

@@ -53,7 +53,7 @@ _OUTPUT = lazy(
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
     r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
 )
-# Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line; and commands, names, code.
+# Within a line, the words that are not the writer's: in quotation marks, and a message up to its end; then commands, names, code.
 _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*"
 SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time

@@ -1,9 +1,9 @@
 """How a message stands in its line: as a program printed it, in a sentence that reports it ("I get `...`"), or only spoken of.
 
-A message in quotation marks, in an item of a list, and a number without the form in which a program prints it (an Xid) are mentions: one is
-reported where its sentence says that somebody met it, the paragraph or a text that is not calm tells of the writer, and no explanation
-follows. A paragraph that is one quotation and nothing else is reported where no line beside it asks or explains what it means, introduces it
-as something else, or heads a manual. All else is printed, unless the sentence asks what it means.
+A message in quotation marks, one in an item of a list, and a number without the form in which a program prints it (an Xid) are mentions:
+one is reported where its sentence says that somebody met it, the paragraph tells of the writer or the text is not calm, and no explanation
+follows. A paragraph that is one quotation and nothing else is reported where no line beside it asks or explains what it means, introduces
+it as something else, or heads a manual. All else is printed, unless the sentence asks what it means.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class InQuotes:
         behind = line[closed + 1 : closed + _AFTER]
         met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
         mine = self._own.search(f"{near.above}\n{line}") is not None
-        met = met and (mine or (not around().calm and (item is None or around().own)))
+        met = met and (mine or (not named and not around().calm and (item is None or around().own)))
         if not before.strip() and near.gap_above and near.above:
             met = met and self._reaches(said, near, around)
         return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None

@@ -164,9 +164,9 @@ def _is_catalogue(found: list[Clue], named: Iterable[tuple[int, tuple[str, ...]]
     """Whether one line of words after the other speaks of causes of its own: a machine has one fault, or several that share a cause."""
     spoken: dict[int, set[str]] = {}
     said = ((quote.first, (clue.cause,)) for clue in found for quote in clue.quotes if quote.first is not None)
-    for line, causes in chain(said, named):
+    for line, named_there in chain(said, named):
         if is_prose(lines[line - 1]):
-            spoken.setdefault(line, set()).update(causes)
+            spoken.setdefault(line, set()).update(named_there)
     apart: list[set[str]] = []
     for causes in spoken.values():
         if all(causes.isdisjoint(others) for others in apart):
