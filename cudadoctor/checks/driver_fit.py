@@ -37,10 +37,12 @@ from cudadoctor.model.values import (
     DRIVER_FILES,
     DRIVER_PACKAGES,
     HANGS,
+    KERNEL,
     KERNEL_LOG,
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
+    MODULE_FILES,
     NVML,
     PCI,
     SECURE_BOOT,
@@ -48,8 +50,9 @@ from cudadoctor.model.values import (
     TEGRA,
     WSL,
     Package,
+    PciBus,
 )
-from cudadoctor.model.version import LibraryVersion, Version
+from cudadoctor.model.version import LibraryVersion, ModuleVersion, Version
 
 _REFUSED = lazy(
     r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).{0,200}(?:rejected|trusted key)"
@@ -273,30 +276,54 @@ def driver_answers(facts: Facts) -> bool:
 
 # ---------------------------------------------------------------- open or proprietary
 def _wrong_flavour(cause: str, loaded: str, support: str) -> Function:
-    """The modules of one flavour are loaded, and this generation of GPUs runs with those of the other only."""
+    """The modules of one flavour are loaded or would be, and this generation of GPUs runs with those of the other only.
+
+    The open module takes itself out of memory again where it finds no GPU for it: then the file on disk tells.
+    """
 
     def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         bus = facts[PCI]
         if elsewhere(facts, bus) is not None:
             return
-        drivers = statements(facts, LOADED_DRIVER) if told(facts, LOADED_DRIVER, bus) is not None else ()
-        fact = next((driver for driver in drivers if driver.need().flavour is not None), None)
-        if fact is None and bus.origin == "text":
+        driver = next(_flavours(facts, bus), None)
+        if driver is None and bus.origin == "text":
             raise LOADED_DRIVER.unknown("the text does not show which flavour of the modules is loaded")
-        if fact is None or fact.need().flavour != loaded:
+        if driver is None or driver.flavour != loaded:
             return
-        version = fact.need().version
+        version = driver.version
         for gpu in gpus(facts):
             family = architecture_of(gpu, knowledge)
             if family is None or family.open_modules != support or seen_to_work(facts, gpu):
                 continue
-            if family.last_driver_branch is not None and version.major > family.last_driver_branch:
+            if family.last_driver_branch is not None and version is not None and version.major > family.last_driver_branch:
                 continue  # no flavour of this branch drives it
-            values = {**gpu.values, "architecture": family.name, "driver": version.text}
-            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], fact.some()[:1]), subject=gpu.subject, values=values)
+            values = {**gpu.values, "architecture": family.name, **({"driver": version.text} if version is not None else {})}
+            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
 
     rule.__name__ = cause
     return rule
+
+
+class _Flavour(NamedTuple):
+    flavour: str
+    version: ModuleVersion | None
+    quotes: Quotes
+
+
+def _flavours(facts: Facts, bus: Fact[PciBus]) -> Iterator[_Flavour]:
+    """What is loaded; where nothing is, the module that the running kernel would load."""
+    if told(facts, LOADED_DRIVER, bus) is not None:
+        for fact in statements(facts, LOADED_DRIVER):
+            if (flavour := fact.need().flavour) is not None:
+                yield _Flavour(flavour, fact.need().version, fact.some()[:1])
+        return
+    if told(facts, MODULE_FILES, bus) is None:
+        return
+    kernel, files = told(facts, KERNEL, bus), traces.modules_on_disk(facts)
+    version = next((file.version for _, file in files if file.version is not None), None)
+    for found, file in files:
+        if file.flavour is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
+            yield _Flavour(file.flavour, file.version or version, found.some()[:1])
 
 
 open_required = _wrong_flavour(REQUIRED, "proprietary", "required")

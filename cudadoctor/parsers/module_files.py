@@ -6,7 +6,7 @@ Only the core module counts (nvidia.ko, nvidia-current.ko, nvidia_470.ko); the k
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
@@ -19,7 +19,9 @@ _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|s
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
 _KERNEL = lazy(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
 _FIELD = lazy(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
-_ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
+_ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F ?(version|license) (nvidia(?:[-_](?:current|open|\d{3}))?)$")
+# MODULE_LICENSE of open-gpu-kernel-modules, kernel-open/nvidia/nv.c, and of the proprietary modules
+_FLAVOURS: dict[str, Literal["open", "proprietary"]] = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
 _LOOKED_FOR = lazy(r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?name [\"']?\*?nvidia[\w.*-]{0,12}[\"']?(?: ?;|$)")
 _NUMBER = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
@@ -76,14 +78,14 @@ def parse_modinfo(text: Text) -> Output:
 
 
 def _asked_for(text: Text) -> Iterator[Fact[Any]]:
-    """`modinfo -F version nvidia` in a paste: the answer is the number alone."""
+    """`modinfo -F version nvidia` in a paste, or license: the answer is the value alone."""
     if not text.pasted or "modinfo -F" not in text.text:
         return
     for number, line in enumerate(text.lines[:-1], 1):
         asked = _ASKED.match(root_command(line) or "") if "modinfo -F" in line else None
         answer = text.lines[number].strip()
-        if asked is not None and _NUMBER.match(answer):
-            file = ModuleFile(path=f"{asked[1]}.ko", version=ModuleVersion(answer))
+        if asked is not None and (_NUMBER.match(answer) if asked[1] == "version" else answer in _FLAVOURS):
+            file = _described({"filename": (f"{asked[2]}.ko", number), asked[1]: (answer, number + 1)})
             yield text.fact(MODULE_FILES, (file,), text.quote(number, number + 1), whole=False)
 
 
@@ -111,6 +113,7 @@ def _described(block: dict[str, tuple[str, int]]) -> ModuleFile:
         path=path,
         kernel=_kernel(path) or (magic.split()[0] if magic else None),
         version=ModuleVersion(version) if _NUMBER.match(version) else None,
+        flavour=_FLAVOURS.get(block.get("license", ("", 0))[0]),
     )
 
 
@@ -128,6 +131,6 @@ PARSERS = (
         reads=("modinfo",),
         keys=(MODULE_FILES.name,),
         parse=parse_modinfo,
-        wakes=("filename:       /", "vermagic:", "modinfo -F version nvidia"),
+        wakes=("filename:       /", "vermagic:", "modinfo -F"),
     ),
 )

@@ -69,6 +69,7 @@ class ModuleFile(Value, frozen=True, kw_only=True):
     path: str
     kernel: str | None = None
     version: ModuleVersion | None = None
+    flavour: Literal["open", "proprietary"] | None = None
 
 
 class DkmsEntry(Shown, frozen=True, kw_only=True):
