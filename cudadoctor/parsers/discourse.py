@@ -145,7 +145,7 @@ class Speech:
 
     def tells(self, lines: Sequence[str]) -> bool:
         """Whether anybody speaks of a machine of his own; short words need not."""
-        said = self._said(lines)
+        said = self._said(lines, _answers(lines))
         return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
@@ -183,6 +183,8 @@ class Speech:
             found -= _CALM
         if "asked" in found:
             found -= {"past"}
+        if {"own", "past"} <= found:  # what the writer did: "I had followed a blog"
+            found -= {"general"}
         if "over" in found:
             found -= {"too"} if self._closes(sentence) else {"over"}
         return found | {_MET} if {"own", "meets"} <= found else found
