@@ -6,6 +6,7 @@ Whether that module, its flavour and the packages fit the GPU and the user-space
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from cudadoctor.checks import driver_fit, traces, windows
@@ -26,21 +27,16 @@ from cudadoctor.checks.reading import (
     told,
     unbound,
 )
+from cudadoctor.inventory import module_packages
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NVML, PCI, SETTING, SMI
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
 PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"
-# kmod-nvidia-6.15.10-200.fc42.x86_64 (akmods), kmod-nvidia-570.124.06-5.14.0-503.26.1 (NVIDIA), linux-modules-nvidia-580-6.8.0-45-generic
-_FOR_KERNEL = lazy(
-    r"(?:kmod-nvidia(?:-open)?(?:-\d{3}\.[\d.]{1,9})?|linux-(?:modules|objects)-nvidia-\d{3}(?:-server)?(?:-open)?)"
-    r"-(?P<kernel>\d\.\d{1,2}\.\d{1,3}-\S{1,60})$"
-)
 
 
 # ---------------------------------------------------------------- another driver holds the GPU
@@ -137,7 +133,7 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The same from a text: DKMS or a package has the module for other kernels only, and nothing in the text shows the driver at work."""
-    built = [(fact, kernel, line) for fact, kernel, line in (*_of_dkms(facts), *_of_packages(facts)) if fact.origin == "text"]
+    built = [entry for entry in (*_of_dkms(facts), *_of_packages(facts)) if entry[0].origin == "text"]
     base = built[0][0] if built else facts[DKMS]
     if not built or elsewhere(facts, base) is not None or not driver_is_out(facts, base):
         return
@@ -147,31 +143,34 @@ def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
         return
     kernel = facts[KERNEL]
     release = kernel.need().release
-    if any(one is not None and f"{release}.".startswith(f"{one}.") for _, one, _ in built):
+    for_it = [fits(release) for _, fits, _ in built]
+    if any(for_it) or not any(one is False for one in for_it):
         return
     if told(facts, MODULE_FILES, base) is not None and traces.module_for_kernel(facts, release):
         return
-    quotes = merged(kernel.some()[:1], *(fact.line_of(line) for fact, _, line in built[:3]))
+    others = [fact.line_of(line) for (fact, _, line), one in zip(built, for_it, strict=True) if one is False]
+    quotes = merged(kernel.some()[:1], *others[:3])
     yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
 
 
-_Built = tuple[Fact[Any], str | None, int]  # where it is said, the kernel that the module is built for, the line
+# Where it is said, whether the module is for the kernel of this release (None: nobody says), the line
+_Built = tuple[Fact[Any], Callable[[str], bool | None], int]
 
 
 def _of_dkms(facts: Facts) -> Iterator[_Built]:
     fact = facts.there(DKMS)
     for entry in fact.need() if fact is not None else ():
         if fact is not None and entry.module.startswith("nvidia"):
-            yield fact, entry.kernel if entry.state.startswith("installed") else None, entry.line
+            kernel = entry.kernel if entry.state.startswith("installed") else None
+            yield fact, lambda release, kernel=kernel: kernel is not None and f"{release}.".startswith(f"{kernel}."), entry.line
 
 
 def _of_packages(facts: Facts) -> Iterator[_Built]:
-    """akmods names the package of a module that it built after its kernel, Ubuntu those that it signed."""
+    """Those that hold a module ready-made. Where one builds it, DKMS says for which kernels."""
     fact = facts.there(DRIVER_PACKAGES)
-    for package in fact.need() if fact is not None else ():
-        named = _FOR_KERNEL.match(package.name)
-        if fact is not None and named is not None and not package.state.startswith("r"):
-            yield fact, named["kernel"], package.line
+    installed = [package for package in fact.need() if not package.state.startswith("r")] if fact is not None else []
+    if fact is not None and not any(module_packages.BUILDER.search(package.name) for package in installed):
+        yield from ((fact, partial(module_packages.fits, package.name), package.line) for package in installed)
 
 
 def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
 from cudadoctor.prescribe import frameworks
@@ -17,14 +18,15 @@ from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
 _BUILDER = lazy(r"dkms|akmod|nvidia-kernel-source")
-# Packages that hold the module of one kernel. Fedora's kmod packages are made by akmods, SUSE's are linked to each new kernel.
+# Packages that hold the module of one kernel. Fedora's kmod packages are made by akmods, SUSE's are linked to each new kernel of one flavour.
 _READY_MADE = {
     "ubuntu": lazy(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-\d)"),
     "rhel": lazy(r"kmod-nvidia-(?:open-)?\d{3}(?=\.[\d.]{1,12}-(?P<kernel>\d[\w.]{0,40}-\d[\w.]{0,60}))"),
     "arch": lazy(
-        r"(?P<kernel>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"
+        r"(?P<manjaro>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"
         r"|linux-(?P<cachyos>cachyos)(?:-[a-z0-9]{2,8}){0,2}?-nvidia(?:-open)?$"
     ),
+    "suse": lazy(r"nvidia-\S{1,40}-kmp-[a-z0-9]{2,12}$"),
 }
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _RELEASE_OF_RPM = lazy(r"\d{1,4}(?P<dist>\.el\d\w{0,12})")
@@ -43,7 +45,9 @@ def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
     entries = case.get(DKMS)
     if form is None or entries or any(_BUILDER.search(package.name) for package in case.packages):
         return None
-    return next(((package, found) for package in case.packages if (found := form.match(package.name)) is not None), None)
+    named = ((package, found) for package in case.packages if (found := form.match(package.name)) is not None)
+    release = running(case) or ""
+    return next((one for one in named if case.system.family != "suse" or module_packages.fits(one[0].name, release) is False), None)
 
 
 def _without_builder(case: Case) -> bool:
@@ -57,15 +61,12 @@ def _for_running_kernel(case: Case) -> str | None:
     found, release = _ready_made(case), running(case)
     if found is None or release is None:
         return None
-    _, name = found
+    package, name = found
     if case.system.family == "ubuntu":
         return f"{name[0]}-{release}"
     if case.system.family == "rhel":
         return f"{name[0]}.*-{release.partition('.el')[0]}*"
-    number = re.match(r"(\d{1,4})\.(\d{1,4})\..{0,60}MANJARO", release)
-    if number is None or name["kernel"] is None:
-        return None
-    return f"linux{number[1]}{number[2]}{name[0].removeprefix(name['kernel'])}"
+    return module_packages.for_kernel(package.name, release)
 
 
 def _waits_for_restart(case: Case) -> bool:
