@@ -40,6 +40,7 @@ HYPER_V = "hyperv-gpu-incomplete"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
 NODES = "device-nodes-missing"
 CAPABILITIES = "container-driver-capabilities"
+_SUBMIT = {"#PBS": "qsub", "#BSUB": "bsub", "qsub": "qsub", "bsub": "bsub"}  # elsewhere Slurm's sbatch
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 INCOMPLETE = "driver-libraries-incomplete"
 _CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
@@ -250,7 +251,10 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     lines = suspected(said, INVALID, _NO_DEVICE) or (() if said else place.said("none-counted") or _none_available(facts))
     if value is None and lines and place.said("visible-placeholder"):
         yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
-    if value is None or place.setting.jobs:
+    if value is None:
+        return
+    if place.setting.jobs:
+        yield from _over_the_job(facts, place, lines)
         return
     if not lines:
         if resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
@@ -273,6 +277,18 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(HIDES, lines, shown, values=values)
     elif found.reason is not None:
         yield finding(INVALID, lines, shown, table, values=values)
+
+
+def _over_the_job(facts: Facts, place: Place, lines: Quotes) -> Iterator[Clue]:
+    """The job's script sets the variable itself, to a GPU that the job does not have: the scheduler had set it to those that it has.
+
+    https://slurm.schedmd.com/gres.html: with ConstrainDevices the numbers of a job's GPUs begin at 0 whatever they are on the node.
+    """
+    value, (table, uuids) = place.setting.visible, _gpus_listed(facts)
+    if lines and table and value is not None and resolve(value, uuids, mig_possible=True).reason == "no-such-index":
+        submit = next((_SUBMIT[start.program] for start in place.setting.jobs if start.program in _SUBMIT), "sbatch")
+        values = {"variable": VARIABLE, "value": value, "submit": submit}
+        yield finding(INVALID, lines, place.shown(place.setting.visible_line), table, values=values)
 
 
 def _none_available(facts: Facts) -> Quotes:
