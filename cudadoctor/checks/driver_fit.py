@@ -74,6 +74,7 @@ _OF_ONE_RELEASE = lazy(
     r"|nvidia-driver-(?:cuda|libs|cuda-libs)|xorg-x11-drv-nvidia(?:-\d{3}xx)?(?:-cuda|-libs|-cuda-libs|-kmodsrc)?)$"
 )
 _RELEASE = lazy(r"(?:^\d{1,2}:)?(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
+_NVIDIAS = lazy(r"cuda-(?:fedora|rhel|amzn|sles|opensuse)\d{1,3}-")  # the files of developer.download.nvidia.com name it so
 _BROKEN = {"U": "unpacked, not configured", "F": "half configured", "H": "half installed"}  # second letter of dpkg's state
 _DESKTOP = lazy(
     r"(?:nvidia-(?:driver|dkms|utils|compute-utils|kernel-(?:common|source))-\d{3}|libnvidia-(?:compute|gl|cfg1)-\d{3}|cuda-drivers)"
@@ -355,10 +356,17 @@ def _two_releases(listing: Fact[tuple[Package, ...]], packages: list[Package]) -
             releases.setdefault(number[1], entry)
     if len(releases) > 1:
         entries = list(releases.values())[:2]
-        values = {"package": entries[0].name, "other": entries[1].name}
-        # A text tells of packages and not of whether they work: the list alone is no complaint.
-        basis: Basis = "suspected" if listing.origin == "text" else "derived"
+        mixed = _of_nvidia(entries)
+        values = {"package": entries[0].name, "other": entries[1].name, **({"repository": mixed} if mixed is not None else {})}
+        # A text tells of packages and not of whether they work: the list alone is no complaint, unless no update will make them agree.
+        basis: Basis = "suspected" if listing.origin == "text" and mixed is None else "derived"
         yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in entries)), basis=basis, values=values)
+
+
+def _of_nvidia(entries: list[Package]) -> str | None:
+    """NVIDIA's own repository, where the other package came from another one: each goes on to its own releases."""
+    others = {entry.repository for entry in entries} - {None, "commandline", "System"}
+    return next((name for name in others if name is not None and _NVIDIAS.match(name)), None) if len(others) > 1 else None
 
 
 def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

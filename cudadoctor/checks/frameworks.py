@@ -131,7 +131,7 @@ def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for build in builds:
         if not build.architectures and not (build.name == "torch" and in_table):
             continue
-        gpu = next((gpu for gpu in capabilities(facts, knowledge) if _lacks(build, gpu.capability, knowledge)), None)
+        gpu = next((gpu for gpu in capabilities(facts, knowledge) if lacks(build, gpu.capability, knowledge)), None)
         if gpu is not None:
             words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {', '.join(build.architectures)}"
             shown = (Quote(source=fact.source(), text=words),) if build.architectures else ()
@@ -139,13 +139,16 @@ def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
 
 
-def _lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:
+def lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:
+    """Whether no code of the build is for this GPU: by its own list, PyTorch also by the CUDA that it was built with."""
     if build.architectures:
         return not holds_code(build.architectures, capability)
     tag = _TAG.match(build.cuda.text) if build.cuda is not None else None
     row = next((row for row in knowledge.torch_indexes if tag is not None and row.tag == f"cu{tag[1]}{tag[2]}"), None)
     if row is None:
-        return False
+        # An index of before, cu121 or cu124, which hold no PTX: its compiler knew no GPU of this generation.
+        first = knowledge.first_toolkit(capability)
+        return build.name == "torch" and build.cuda is not None and first is not None and (12, 0) <= build.cuda.major_minor < first.major_minor
     # Lists differ a little between releases of one index: only what none of them had is told from the table.
     return capability.major > ComputeCapability(row.cc_max).major or capability.major < ComputeCapability(row.cc_min).major
 

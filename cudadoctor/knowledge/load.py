@@ -124,6 +124,12 @@ class Knowledge:
         row = next((row for row in self.architectures if capability in row.capabilities), None)
         return None if row is None else row.of(self.capability(capability))
 
+    def first_toolkit(self, capability: ComputeCapability) -> ToolkitVersion | None:
+        """The first toolkit whose machine code runs there: code for 8.0 runs on each 8.x."""
+        rows = (self.capability(one) for row in self.architectures for one in row.capabilities if one.major == capability.major and one <= capability)
+        found = [row.first_toolkit for row in rows if row is not None and row.first_toolkit is not None]
+        return min(found, key=lambda version: version.numbers, default=None)
+
     def architecture_of_chip(self, chip: tables.Chip | None) -> tables.Architecture | None:
         """The same for a chip. None for one from before CUDA, and for None."""
         row = self._architecture_by_id.get(chip.architecture) if chip is not None else None

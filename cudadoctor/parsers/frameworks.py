@@ -13,7 +13,7 @@ import msgspec
 from cudadoctor.model.frameworks import LITERALS, named_in
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ASKED_FRAMEWORKS, FRAMEWORKS, Framework
-from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.lines import without_prefix
 
@@ -54,13 +54,18 @@ _THREE = lazy(
 _TWO = lazy(rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?(?=[^ ]{{1,30}}\+){_TORCH}['\"]?,? (?:(?P<yes>True)|(?P<no>False))\)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
 _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
-# Several of them in any order, as the line above asks for them.
-_PRINT = lazy(r"print\((?P<items>torch\.[\w.()]{1,60}(?:, ?torch\.[\w.()]{1,60}){1,5})\)\s{0,8}['\"]?\s{0,8}$")
+# Several of them in any order, as the line above asks for them. One value may be a tuple or a list.
+_ITEM = r"torch\.[\w.()\[\]:-]{1,60}"
+_PRINT = lazy(rf"print\((?P<items>{_ITEM}(?:, ?{_ITEM}){{0,5}})\)\s{{0,8}}['\"]?\s{{0,8}}$|^>>> (?P<typed>{_ITEM})$")
+_VALUE = lazy(r"\([^()]{0,40}\)|\[[^\[\]]{0,400}\]|[^\s()\[\]]{1,80}")
 _ITEMS = {
-    "torch.__version__": lazy(rf"{_TORCH}$"),
-    "torch.version.cuda": lazy(rf"(?P<cuda>{_NUMBER}|None)$"),
+    "torch.__version__": lazy(rf"['\"]?{_TORCH}['\"]?$"),
+    "torch.version.cuda": lazy(rf"['\"]?(?P<cuda>{_NUMBER}|None)['\"]?$"),
     "torch.cuda.is_available()": lazy(r"(?P<yes>True)?(?P<no>False)?$"),
     "torch.cuda.device_count()": lazy(r"(?P<yes>[1-9]\d?)?(?P<no>0)?$"),
+    "torch.cuda.get_device_capability()": lazy(r"\((?P<major>\d{1,2}), (?P<minor>\d)\)$"),
+    "torch.cuda.get_device_capability(0)": lazy(r"\((?P<major>\d{1,2}), (?P<minor>\d)\)$"),
+    "torch.cuda.get_arch_list()": lazy(r"\[(?P<architectures>'\w{4,14}'(?:, '\w{4,14}'){0,24})\]$"),
 }
 
 
@@ -119,18 +124,28 @@ def _said(line: str, before: str) -> dict[str, Any]:
 def _printed(line: str, before: str) -> dict[str, Any] | None:
     """The answers of `print(torch.cuda.is_available(), torch.version.cuda)`, by the order of its questions. None: this is no such line."""
     asked = _PRINT.search(before)
-    items = re.split(r", ?", asked["items"]) if asked is not None else []
-    words = line.split()
-    if asked is None or len(items) != len(words):
+    items = re.split(r", ?", asked["items"] or asked["typed"]) if asked is not None else []
+    values = _VALUE.findall(line)
+    if asked is None or len(items) != len(values) or not any(item in _ITEMS for item in items):
         return None
     said: dict[str, Any] = {}
-    for item, word in zip(items, words, strict=True):
-        found = _ITEMS[item].match(word) if item in _ITEMS else None
+    for item, value in zip(items, values, strict=True):
+        if item not in _ITEMS:
+            continue
+        found = _ITEMS[item].match(value)
         if found is None:
             return None
-        known = found.groupdict()
-        said |= _cuda(known["cuda"]) if "cuda" in known else _version(found) if "version" in known else _answer(found)
+        said |= _answered(found)
     return said
+
+
+def _answered(found: re.Match[str]) -> dict[str, Any]:
+    known = found.groupdict()
+    if "major" in known:
+        return {"capability": ComputeCapability(f"{int(known['major'])}.{known['minor']}")}
+    if "architectures" in known:
+        return {"architectures": tuple(re.findall(r"\w+", known["architectures"])), "line": 0}
+    return _cuda(known["cuda"]) if "cuda" in known else _version(found) if "version" in known else _answer(found)
 
 
 def _version(found: re.Match[str]) -> dict[str, Any]:

@@ -32,7 +32,8 @@ _LINE = lazy(
     re.IGNORECASE,
 )
 _OF_UV = lazy(r"^ [+~] [\w.-]{1,60}==[\w.+-]{1,60}$")  # installed; a shell that traces writes its commands in much the same way
-_SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
+_SHOW = lazy(r"^(?:Name: | name {1,12}: )(?P<name>[\w.-]{2,60})$")  # pip show, poetry show
+_SHOWN = lazy(r"^(?:Version: | version {1,12}: )(?P<version>\S{1,60})$")
 # "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions. pixi puts a size between them.
 _BUILD = lazy(
     r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}[\d.]{1,8} [KMG]iB)?"
@@ -47,8 +48,9 @@ def parse(text: Text) -> Output:
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
             continue
-        if line.startswith("Name: ") and (shown := _SHOW.match(line)) is not None and number < len(lines):
-            line = f"{shown['name']}=={lines[number].removeprefix('Version: ')}"  # pip show writes them on two lines
+        if line.startswith(("Name: ", " name")) and (shown := _SHOW.match(line)) is not None and number < len(lines):
+            below = _SHOWN.match(lines[number])  # they are written on two lines
+            line, number = (f"{shown['name']}=={below['version']}", number + 1) if below is not None else (line, number)
         package = _package(line, number)
         if package is not None and (_OF_UV.match(line) is not None or command(lines[number - 1]) is None):
             found.setdefault((package.name, package.version.text), package)
@@ -82,6 +84,6 @@ PARSER = Parser(
     wakes=(
         "torch ", "torch=", "torch:", "pytorch", "nvidia-", "cuda-t", "cuda-b", "cuda-v", "cudatoolkit", "cudnn ", "cupy-c", "cupy==",
         "cupy  ", "numba ", "numba=", "numba-", "llvmlite", "pynvml", "tensorflow", "jaxlib", "onnxruntime", "xformers", "flash-",
-        "flash_", "bitsandbytes", "paddlepaddle", "mxnet ", "mxnet-", "mxnet=", "ctranslate2", "Name: ",
+        "flash_", "bitsandbytes", "paddlepaddle", "mxnet ", "mxnet-", "mxnet=", "ctranslate2", "Name: ", " name  ",
     ),
 )  # fmt: skip

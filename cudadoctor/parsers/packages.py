@@ -7,6 +7,7 @@ Histories say it too, the last line of a package counts: /var/log/apt/history.lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ _LISTED = (
     ),
     lazy(r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$"),
     # dnf, rpm
-    lazy(rf"[ \t>|]{{0,20}}(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@\S+\s*$"),
+    lazy(rf"[ \t>|]{{0,20}}(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@(?P<repository>\S{{1,80}})\s*$"),
     lazy(rf"[ \t>|]{{0,20}}(?P<name>[^\s/]{{1,120}})-(?P<version>\d[^\s/-]{{0,80}}-[^\s/-]{{1,80}}){_ARCHITECTURES}\s*$"),
     # zypper
     lazy(
@@ -38,6 +39,10 @@ _LISTED = (
         r"(?: \([^()]{1,80}\))?\s*$"
     ),
 )
+# dnf 5 writes no @ before the repository from which an installed package came: as it writes those that may be installed.
+_OF_DNF5 = lazy(rf"(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@?(?P<repository>[\w.:-]{{2,80}})$")
+_INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?installed\b")
+_SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
 _APT_ENTRY = lazy(r" ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((?:\d[^\s,()]{0,80}, )?(\d[^\s,()]{0,80})(?:, automatic)?\)")
@@ -86,11 +91,17 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
-    held = set(_held(text))
+    held = set(_answers(text, _SHOWHOLD))
+    of_dnf = set(_answers(text, _INSTALLED_OF_DNF))
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
-        if number in held:
+        dnf5 = _OF_DNF5.match(line) if number in of_dnf else None
+        if dnf5 is not None:
+            package = Package(name=dnf5["name"], version=dnf5["version"], repository=dnf5["repository"], line=number)
+            found.setdefault((package.name, package.version, package.state), package)
+            continue
+        if number in held and _BARE.match(line) is not None:
             name = line.strip().partition(":")[0]
             found[name, "", _HOLD] = Package(name=name, version="", state=_HOLD, line=number)
             continue
@@ -124,15 +135,13 @@ def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
             return
 
 
-def _held(text: Text) -> Iterator[int]:
-    """The lines of a paste that `apt-mark showhold` answered."""
-    if not text.pasted or "apt-mark showhold" not in text.text:
-        return
+def _answers(text: Text, asked: re.Pattern[str]) -> Iterator[int]:
+    """The lines of a paste that such a command answered."""
     answering = False
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(text.lines if text.pasted else (), 1):
         if is_prompt(line):
-            answering = command(line) in ("apt-mark showhold", "sudo apt-mark showhold")
-        elif answering and _BARE.match(line) is not None:
+            answering = asked.match(command(line) or "") is not None
+        elif answering:
             yield number
 
 
@@ -161,7 +170,9 @@ def _packages(line: str, number: int) -> Iterator[Package]:
         return
     listed = next((found.groupdict() for form in _LISTED if (found := form.match(line)) is not None), None)
     if listed is not None and listed.get("state", "ii")[1] in _INSTALLED:
-        yield Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
+        yield Package(
+            name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), repository=listed.get("repository"), line=number
+        )
 
 
 def _only_unmatched(text: Text) -> bool:

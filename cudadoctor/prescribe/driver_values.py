@@ -217,6 +217,8 @@ def linux_driver(case: Case) -> Found:
     found = [package for package in case.packages if _LINUX_DRIVER.match(package.name) and _NAME.fullmatch(package.name)]
     yield "linux_driver_packages", tuple(dict.fromkeys(package.name for package in found))
     # dpkg's first letter is what was asked for: h, the package stays at its version.
+    foreign = [package for package in found if package.repository is not None and package.repository == case.value("repository")]
+    yield "packages_of_repository", tuple(dict.fromkeys(package.name for package in foreign)) or None
     yield "held_packages", tuple(dict.fromkeys(package.name for package in found if package.state.startswith("h")))
 
 

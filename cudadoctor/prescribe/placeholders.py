@@ -187,7 +187,7 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
-    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit"))
+    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository"))
     yield "wrong_value", case.value("value")
     yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code", "startup_file"))
 

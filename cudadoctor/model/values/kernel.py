@@ -83,6 +83,7 @@ class Package(Shown, frozen=True, kw_only=True):
     name: str
     version: str
     state: str = "ii"
+    repository: str | None = None  # that it came from, as dnf writes it
 
 
 class KernelEvent(Value, frozen=True, kw_only=True):

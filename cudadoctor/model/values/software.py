@@ -32,6 +32,8 @@ class Framework(Value, frozen=True, kw_only=True):
     cuda: ToolkitVersion | None = None  # what it was built with
     built_with_cuda: bool | None = None
     available: bool | None = None  # whether it can use a GPU
+    capability: ComputeCapability | None = None  # of the GPU that it would use
+    architectures: tuple[str, ...] = ()  # that it holds machine code for: sm_75, compute_90
     runtime: ToolkitVersion | None = None  # nvcc beside it
     driver: ModuleVersion | None = None
     gcc: int | None = None  # major version of the host compiler beside it

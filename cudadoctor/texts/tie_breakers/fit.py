@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cudadoctor.checks.driver_fit import same_release
+from cudadoctor.checks.driver_fit import packages_conflict, same_release
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Quotes, gpus
 from cudadoctor.knowledge.load import Knowledge
@@ -44,7 +44,7 @@ _PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe w
 _MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
 _RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
-    r"(?:lib)?nvidia-(?:compute-utils|utils|compute)(?:-\d{3})?(?:-server)?$|libcuda1$|libnvidia-ml1$|xorg-x11-drv-nvidia-cuda$"
+    r"(?:lib)?nvidia-(?:compute-utils|utils|compute)(?:-\d{3})?(?:-server)?$|libcuda1$|libnvidia-ml1?$|xorg-x11-drv-nvidia-cuda$|nvidia-driver-cuda(?:-libs)?$"
 )
 
 
@@ -197,8 +197,10 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         release = _RELEASE.search(entry.version)
         if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.need().version):
             refused = framework is not None and framework.available is False
-            basis: Basis = "derived" if said or refused else "suspected"
-            yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis)
+            mixed = next((clue.values["repository"] for clue in packages_conflict(facts, knowledge) if "repository" in clue.values), None)
+            basis: Basis = "derived" if said or refused or mixed is not None else "suspected"
+            values = {"repository": mixed} if mixed is not None else {}
+            yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis, values=values)
             return
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from cudadoctor.checks.frameworks import lacks
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -21,12 +22,14 @@ from cudadoctor.model.values import (
     NUMBA_REPORT,
     NVCC,
     SMI,
+    Framework,
+    FrameworkBuild,
     ListedPackage,
     NumbaReport,
 )
-from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, sure, suspicions
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, lists, settled, stated, sure, suspicions
 
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
@@ -48,6 +51,7 @@ _OF_A_FRAMEWORK = lazy(
 )
 _OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
+_TAG = lazy(r"cu(\d{2})(\d)$")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
 _NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
@@ -291,6 +295,40 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
 
 
+def built_for_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """PyTorch's own list of GPUs, or the CUDA that it was built with, leaves out the GPU that it found: nothing can run there."""
+    gpu = _gpu_of_torch(facts)
+    build = _torch_of(facts) if gpu is not None and not settled(said) else None
+    if gpu is not None and build is not None and lacks(build[0], gpu.capability, knowledge):
+        yield finding(LACKS, build[1], gpu.quotes, framework="torch", capability=gpu.capability.text)
+
+
+def _gpu_of_torch(facts: Facts) -> Gpu | None:
+    """The GPU whose capability PyTorch printed; else the only one of which nvidia-smi did."""
+    fact = facts.there(FRAMEWORKS)
+    if fact is not None and fact.need().capability is not None:
+        return Gpu(fact.need().capability, fact.some()[-1:])
+    columns = [(table, table.need().column("compute_cap")) for table in lists(facts)]
+    shown = [(table, column) for table, column in columns if column is not None and len(column) == 1]
+    return Gpu(ComputeCapability(shown[0][1][0]), shown[0][0].some()[:1]) if shown else None
+
+
+def _torch_of(facts: Facts) -> tuple[FrameworkBuild, Quotes] | None:
+    """PyTorch's build, by what it printed and by a list of packages."""
+    fact, package = facts.there(FRAMEWORKS), listed(facts, "torch")
+    own = fact.need() if fact is not None else Framework()
+    version = own.version or (package[0].version if package is not None else None)
+    tag = _TAG.match(own.build or (package[0].build if package is not None else None) or "")
+    cuda = own.cuda or (ToolkitVersion(f"{tag[1]}.{tag[2]}") if tag is not None else None)
+    if version is None and not own.architectures:
+        return None
+    shown = fact.line_of(own.line) if fact is not None and own.line else package[1] if package is not None else ()
+    build = FrameworkBuild(
+        name="torch", package="torch", version=version or PackageVersion("0"), cuda=cuda, architectures=own.architectures, line=0
+    )
+    return build, shown
+
+
 def kernels_made_ahead(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
     driver of no other takes."""
@@ -351,5 +389,5 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 TIES = (
     brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, build_of_an_image, newer_gcc,
-    no_kernel_image, kernels_made_ahead, numba_against_toolkit, numba_report,
+    no_kernel_image, built_for_others, kernels_made_ahead, numba_against_toolkit, numba_report,
 )  # fmt: skip
