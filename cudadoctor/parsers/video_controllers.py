@@ -26,7 +26,10 @@ FIELDS = (
 )  # fmt: skip
 _TOLD = ("PNPDeviceID", "Service", "DriverVersion", "ConfigManagerErrorCode")  # of a device, in the order of a quote
 _QUOTED = 8  # lines of one device
-_LISTED = lazy(rf"^\s{{0,8}}\"?(?P<name>{'|'.join(FIELDS)})\"?\s{{0,60}}[:=]\s{{0,4}}\"?(?P<value>[^\"]{{0,600}})\"?,?$")
+# pnputil /enum-devices calls them otherwise: https://learn.microsoft.com/windows-hardware/drivers/devtest/pnputil-examples
+_OF_PNPUTIL = {"Instance ID": "InstanceId", "Device Description": "Name", "Problem Code": "ConfigManagerErrorCode"}
+CM_PROB_DISABLED = 22
+_LISTED = lazy(rf"^\s{{0,8}}\"?(?P<name>{'|'.join((*FIELDS, *_OF_PNPUTIL))})\"?\s{{0,60}}[:=]\s{{0,4}}\"?(?P<value>[^\"]{{0,600}})\"?,?$")
 _RULE = lazy(r"^\s{0,8}-{2,60}(?:\s{1,200}-{2,60}){0,12}\s{0,8}$")
 _DASHES = lazy(r"-{2,60}")
 _ID = lazy(r"(?i)VEN_(?P<vendor>[0-9a-f]{4})&DEV_(?P<device>[0-9a-f]{4})")
@@ -69,11 +72,12 @@ def _all_records(text: Text) -> tuple[list[Record], bool]:
             continue
         listed = _LISTED.match(line)
         if listed is not None:
-            if listed["name"] in block:
-                found.append((tuple(spread), block))
+            name = _OF_PNPUTIL.get(listed["name"], listed["name"])
+            if name in block or listed["name"] == "Instance ID":
+                found += [(tuple(spread), block)] if block else []
                 block, spread = {}, []
-            block[listed["name"]] = listed["value"].strip()
-            if listed["name"] in ("Name", *_TOLD) or not spread:
+            block[name] = listed["value"].strip()
+            if name in ("Name", "Status", *_TOLD) or not spread:
                 spread.append(number)
             continue
         if _RULE.match(line) is not None and number > 1:
@@ -120,8 +124,8 @@ def _word(fields: dict[str, Any], *names: str) -> str | None:
 
 def _number(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
-    if isinstance(value, str) and value.strip().isdigit() and len(value) < 10:
-        return int(value)
+    if isinstance(value, str) and (digits := value.split(" ")[0]).isdigit() and len(digits) < 10:  # pnputil: 22 (0x16) [CM_PROB_DISABLED]
+        return int(digits)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -153,6 +157,7 @@ def _adapter(lines: tuple[int, ...], fields: dict[str, Any]) -> DisplayAdapter |
     if ids is None and name is None:
         return None
     version, code = _word(fields, "DriverVersion"), _number(fields, "ConfigManagerErrorCode")
+    code = CM_PROB_DISABLED if code is None and _word(fields, "Status") == "Disabled" else code
     vendor = ids["vendor"].lower() if ids else NVIDIA if (name or "").upper().startswith("NVIDIA ") else None
     return DisplayAdapter(
         name=name,
@@ -248,7 +253,7 @@ PARSERS = (
         reads=("video-controllers",),
         keys=(DISPLAY_ADAPTERS.name, LOADED_DRIVER.name),
         parse=parse_controllers,
-        wakes=("Win32_VideoController", "win32_videocontroller", "PNPDeviceID", "win32_VideoController", "ConfigManagerErrorCode"),
+        wakes=("Win32_VideoController", "win32_videocontroller", "PNPDeviceID", "win32_VideoController", "ConfigManagerErrorCode", "PCI\\VEN_"),
     ),
     Parser(name="pnp_devices", reads=("pnp-devices",), keys=(PCI.name, DISPLAY_ADAPTERS.name), parse=parse_devices),
 )
