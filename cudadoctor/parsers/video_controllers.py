@@ -77,7 +77,7 @@ def _all_records(text: Text) -> tuple[list[Record], bool]:
                 found += [(tuple(spread), block)] if block else []
                 block, spread = {}, []
             block[name] = listed["value"].strip()
-            if name in ("Name", "Status", *_TOLD) or not spread:
+            if name in ("Name", *_TOLD) or not spread or block.get("Status") == "Disabled":
                 spread.append(number)
             continue
         if _RULE.match(line) is not None and number > 1:
