@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE
+from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
@@ -19,6 +19,7 @@ _PARAMETER = lazy(r"(?:^|[\s'\"])ostree=/ostree/boot\.[\d.]{1,10}/(?P<tree>[\w.-
 _REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b)")
 # GRUB hands on the name of the kernel's file, a loader of EFI the path of the initrd; `proxmox-boot-tool` keeps it in a folder of its own.
 _HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|initrd=\\EFI\\(?P<owner>\w[\w.-]{0,60})\\)")
+_KEEPS_OUT = lazy(r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[\w-]{1,30},){0,12}nvidia(?:[-_]current)?(?:,|$)")
 
 
 def _of_deployment(line: str) -> str | None:
@@ -42,6 +43,12 @@ def _loader(line: str) -> str | None:
     return "grub" if found["grub"] else "proxmox-boot-tool" if found["owner"] == "proxmox" else "systemd-boot"
 
 
+def _keeping_out(line: str) -> str | None:
+    """https://docs.kernel.org/admin-guide/kernel-parameters.html: module_blacklist, and modprobe.blacklist of kmod's modprobe.d(5)"""
+    words = line.split() if _HANDED_ON.match(line) is not None else []
+    return next((word for word in words if _KEEPS_OUT.match(word) is not None), None)
+
+
 def parse_mark(text: Text) -> Output:
     """/run/ostree-booted, an empty file of the machine itself. What system it is /etc/os-release says there."""
     yield text.fact(BOOTED_IMAGE, "", text.absent("/run/ostree-booted: there"), whole=False)
@@ -52,6 +59,12 @@ _parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 PARSERS = (
     _parser(name="deployments", parse=first_line(BOOTED_IMAGE, _of_deployment, whole=False), wakes=("rpm-ostree status", "bootc status")),
     _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _of_parameter, whole=False), wakes=("ostree=/ostree/",)),
+    Parser(
+        name="kernel_parameters",
+        keys=(KEEPING_OUT.name,),
+        parse=first_line(KEEPING_OUT, _keeping_out, whole=False),
+        wakes=("modprobe.blacklist=", "module_blacklist=", "driver.blacklist="),
+    ),
     Parser(
         name="boot_loader",
         keys=(BOOT_LOADER.name,),

@@ -29,7 +29,7 @@ _MODULES = (
     "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
     "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "cuda_mentions", "nvidia_smi_details", "pcie_link",
     "limits", "kernel_interface", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files",
-    "process_table", "booted",
+    "process_table", "booted", "managed",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from cudadoctor.model.values import (
     CAPABILITIES,
     CONTAINER_MARKS,
     DEVICE_NODES,
+    DKMS,
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
@@ -79,7 +80,8 @@ def installed_branches(case: Case) -> tuple[int, ...]:
         elif package.name in _UNVERSIONED:
             number = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
             found += [int(number[1])] if number is not None else []
-    return tuple(found)
+    built = (entry for entry in case.get(DKMS) or () if entry.module.startswith("nvidia") and entry.state.startswith("installed"))
+    return (*found, *(int(entry.version[:3]) for entry in built if re.match(r"\d{3}\.", entry.version)))
 
 
 def _driver_wanted(case: Case) -> bool:

@@ -203,7 +203,7 @@ def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tupl
 
 _LINUX_DRIVER = lazy(
     r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings|\d{3}xx-)|libnvidia-(?!container)|libcuda1|cuda-drivers"
-    r"|xserver-xorg-video-nvidia"
+    r"|xserver-xorg-video-nvidia|firmware-nvidia-(?:tesla-\d{3}-)?gsp"
     r"|(?:akmod|kmod|dkms|xorg-x11-drv|xorg-x11)-nvidia|nvidia-(?:kmod|modprobe|persistenced|xconfig|libXNVCtrl)"  # Fedora, RHEL
     r"|x11-video-nvidia|nvidia-(?:gfx|gl|video|common|userspace)"  # SUSE
     r"|nvidia(?:-lts)?$|(?:lib32-|opencl-){1,2}nvidia|linux\d{2,4}-nvidia|linux-cachyos[a-z-]{0,20}-nvidia"  # Arch and its descendants

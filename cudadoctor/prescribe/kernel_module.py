@@ -12,7 +12,7 @@ import re
 
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
+from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
 from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
@@ -119,10 +119,19 @@ _OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
 _OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
 
 
+def _parameter(kept_out: str | None) -> Found:
+    """The kernel's parameter that keeps nvidia out, and what is left of it without."""
+    name, _, modules = (kept_out or "").partition("=")
+    others = [module for module in modules.split(",") if not module.startswith("nvidia")]
+    yield "kernel_parameter", kept_out
+    yield "kept_parameter", (f"{name}={','.join(others)}" if others else "nothing") if kept_out is not None else None
+
+
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
     yield "built_kernel", _built_kernel(case)
+    yield from _parameter(case.get(KEEPING_OUT))
     names = [package.name for package in case.packages]
     if case.system.family == "arch":
         yield "arch_modules", tuple(filter(_OF_ARCH.fullmatch, names))

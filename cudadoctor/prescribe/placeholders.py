@@ -10,7 +10,19 @@ import re
 from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, SMI, TOOLKITS, USER
+from cudadoctor.model.values import (
+    DEVICE_NODES,
+    DRAINED_NODE,
+    DRIVER_FILES,
+    LADDER,
+    LIBRARIES,
+    LOADED_DRIVER,
+    PROCESSES,
+    SMI,
+    TOOLKITS,
+    USER,
+    WSL_DISTRIBUTIONS,
+)
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
@@ -189,6 +201,10 @@ def _people(case: Case) -> Found:
     yield "group", case.value("group") or node_group(case)
     yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository"))
     yield "wrong_value", case.value("value")
+    yield from ((name, case.value(name)) for name in ("mig_resources",))
+    first = [one.name for one in sorted(case.get(WSL_DISTRIBUTIONS) or (), key=lambda one: not one.default) if one.version == 1]
+    yield "wsl_distribution", next(iter(first), None)
+    yield "drained_node", case.get(DRAINED_NODE)
     yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code", "startup_file"))
 
 

@@ -95,6 +95,21 @@ class Start(Shown, frozen=True, kw_only=True):
     asks: bool  # whether it asks for a GPU
 
 
+class WslDistribution(Shown, frozen=True, kw_only=True):
+    """A Linux that WSL has; `version` 1 has no GPU."""
+
+    name: str
+    version: int
+    default: bool = False
+
+
+class OfferedGpus(Value, frozen=True, kw_only=True):
+    """What nodes of Kubernetes offer, by the name behind nvidia.com/, and the line in which a pod asks for a whole GPU (0: none does)."""
+
+    offered: dict[str, int]
+    asked_line: int = 0
+
+
 class Launcher(Shown, frozen=True, kw_only=True):
     """A command that starts several processes of a program on one node: torchrun --nproc_per_node=4."""
 
@@ -177,6 +192,7 @@ BOOTED_IMAGE = Key[str]("booted-image")  # what OSTree or bootc booted, a name o
 BOOT_LOADER = Key[str](
     "boot-loader"
 )  # grub | systemd-boot | proxmox-boot-tool (systemd-boot, kept by that): where the running kernel has its parameters from
+KEEPING_OUT = Key[str]("keeping-out")  # the kernel's parameter by which nvidia is not loaded
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
 SET_IN = Key[tuple[SetIn, ...]]("set-in")  # in the order in which a shell reads them
@@ -186,6 +202,9 @@ NVIDIA_MODPROBE = Key[str]("nvidia-modprobe")  # its path
 CONTAINER_MARKS = Key[tuple[str, ...]]("container-marks")  # /.dockerenv, cgroup names ...: they prove nothing alone
 WSL = Key[bool]("wsl")
 TEGRA = Key[bool]("tegra")
+WSL_DISTRIBUTIONS = Key[tuple[WslDistribution, ...]]("wsl-distributions")
+DRAINED_NODE = Key[str]("drained-node")  # its name for Slurm
+OFFERED_GPUS = Key[OfferedGpus]("offered-gpus")
 HYPERVISOR = Key[str]("hypervisor")
 CAPABILITIES = Key[tuple[int, ...]]("capabilities")  # the numbers of the effective set (linux/capability.h)
 CAP_DAC_OVERRIDE, CAP_MKNOD = 1, 27

@@ -25,6 +25,7 @@ from cudadoctor.model.values import (
     FRAMEWORKS,
     LADDER,
     LOADED_DRIVER,
+    OFFERED_GPUS,
     PCI,
     SMI,
     DeviceNodes,
@@ -279,6 +280,19 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(INVALID, lines, shown, table, values=values)
 
 
+def only_slices(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A pod asks for a whole GPU, and the nodes offer none: MIG with the strategy `mixed` has a name of its own for each size.
+
+    https://docs.nvidia.com/datacenter/cloud-native/kubernetes/latest/index.html
+    """
+    fact = facts.there(OFFERED_GPUS)
+    slices = {name: count for name, count in (fact.need().offered if fact is not None else {}).items() if name != "gpu" and count}
+    if fact is None or not slices or fact.need().offered.get("gpu") or not suspected(said, SCHEDULER):
+        return
+    names = ", ".join(f"nvidia.com/{name} ({count})" for name, count in slices.items())
+    yield finding(SCHEDULER, suspected(said, SCHEDULER), fact.some(), mig_resources=names)
+
+
 def _over_the_job(facts: Facts, place: Place, lines: Quotes) -> Iterator[Clue]:
     """The job's script sets the variable itself, to a GPU that the job does not have: the scheduler had set it to those that it has.
 
@@ -350,5 +364,5 @@ TIES = (
     blocked_elsewhere,
     # No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand.
     joined(HYPER_V, suspects(WSL_GPU, _BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
-    *(in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all),
+    *(in_wsl, job_without_gpu, held_by_the_job, only_slices, written_value, no_card_at_all),
 )

@@ -1,0 +1,63 @@
+"""What the manager of a machine or of a cluster answers about it in a user's text: `wsl -l -v`, `scontrol show node`, the GPUs that a node
+of Kubernetes offers.
+"""
+
+from __future__ import annotations
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import DRAINED_NODE, OFFERED_GPUS, WSL_DISTRIBUTIONS, OfferedGpus, WslDistribution
+from cudadoctor.parsers.base import Output, Parser, Text
+
+# The head of the list is in the language of Windows; the last column is 1 or 2 everywhere.
+_DISTRIBUTION = lazy(r"^(?P<default>\*| ) (?P<name>[A-Za-z][\w.-]{1,60})\s{2,60}(?P<state>\S{2,30})\s{2,60}(?P<version>[12])$")
+_NODE = lazy(r"^\s{0,12}NodeName=(?P<name>[\w.-]{1,80})\b")
+_ASKED_NODE = lazy(r"\bscontrol (?:-\w )?show node (?P<name>[\w.-]{1,80})")
+_DRAINED = lazy(r"^\s{0,12}State=\S{0,60}(?:DRAIN|DOWN)")
+_RESOURCE = lazy(r"^\s{0,16}\"?nvidia\.com/(?P<name>gpu|mig-\d\w{0,4}\.\d{1,3}gb(?:\.me)?)\"?:\s{1,12}\"?(?P<count>\d{1,3})\"?,?$")
+_LISTS_NODE = lazy(r"[Aa]llocatable|[Cc]apacity")
+
+
+def parse_distributions(text: Text) -> Output:
+    rows = [(number, found) for number, found in text.rows(_DISTRIBUTION)]
+    if rows:
+        found = tuple(
+            WslDistribution(name=row["name"], version=int(row["version"]), default=row["default"] == "*", line=number) for number, row in rows
+        )
+        yield text.fact(WSL_DISTRIBUTIONS, found, *(text.quote(number) for number, _ in rows), whole=False)
+
+
+def parse_node(text: Text) -> Output:
+    """The node that Slurm gives no jobs to."""
+    name = None
+    for number, line in enumerate(text.plain_lines, 1):
+        named = _NODE.match(line) or _ASKED_NODE.search(line)
+        name = named["name"] if named is not None else name
+        if name is not None and _DRAINED.match(line):
+            yield text.fact(DRAINED_NODE, name, text.quote(number), whole=False)
+            return
+
+
+def parse_offered(text: Text) -> Output:
+    """The counts below `Allocatable` or `Capacity`; elsewhere the same line is what a pod asks for."""
+    offered: dict[str, int] = {}
+    asked = 0
+    lines: list[int] = []
+    listing = False
+    for number, line in enumerate(text.plain_lines, 1):
+        found = _RESOURCE.match(line)
+        if found is None:
+            listing = _LISTS_NODE.search(line) is not None or (listing and (line[:1].isspace() or line[:1] == "{"))
+        elif listing:
+            offered[found["name"]] = int(found["count"])
+            lines.append(number)
+        elif found["name"] == "gpu" and int(found["count"]) > 0:
+            asked = asked or number
+    if offered:
+        yield text.fact(OFFERED_GPUS, OfferedGpus(offered=offered, asked_line=asked), *map(text.quote, lines), whole=False)
+
+
+PARSERS = (
+    Parser(name="wsl_list", keys=(WSL_DISTRIBUTIONS.name,), parse=parse_distributions, wakes=("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list")),
+    Parser(name="slurm_node", keys=(DRAINED_NODE.name,), parse=parse_node, wakes=("scontrol show node", "NodeName=")),
+    Parser(name="offered_gpus", keys=(OFFERED_GPUS.name,), parse=parse_offered, wakes=("nvidia.com/mig-",)),
+)
