@@ -124,7 +124,7 @@ def _parameter(kept_out: str | None) -> Found:
     name, _, modules = (kept_out or "").partition("=")
     others = [module for module in modules.split(",") if not module.startswith("nvidia")]
     yield "kernel_parameter", kept_out
-    yield "kept_parameter", (f"{name}={','.join(others)}" if others else "nothing") if kept_out is not None else None
+    yield "kept_parameter", f"{name}={','.join(others)}" if others else None
 
 
 def values(case: Case) -> Found:

@@ -62,6 +62,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
+        (("l4t_image", "drained_node", "wsl_distribution"), r"[A-Za-z0-9][\w.-]{0,80}"),
         (("nvidia_repository",), r"[a-z]{1,20}\d{1,9}"),
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
@@ -201,7 +202,8 @@ def _people(case: Case) -> Found:
     yield "group", case.value("group") or node_group(case)
     yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository"))
     yield "wrong_value", case.value("value")
-    yield from ((name, case.value(name)) for name in ("mig_resources",))
+    yield from ((name, case.value(name)) for name in ("mig_resources", "l4t", "l4t_major"))
+    yield "l4t_image", case.value("image") if case.value("l4t") else None
     first = [one.name for one in sorted(case.get(WSL_DISTRIBUTIONS) or (), key=lambda one: not one.default) if one.version == 1]
     yield "wsl_distribution", next(iter(first), None)
     yield "drained_node", case.get(DRAINED_NODE)

@@ -8,11 +8,11 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI, Smi
+from cudadoctor.model.values import SMI, TEGRA, Smi
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
 from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
 
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
@@ -21,6 +21,8 @@ NO_ACCESS, LOST = "container-no-gpu-access", "container-lost-devices"
 MISCONFIGURED = "container-toolkit-misconfigured"
 _REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
 _ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
+_L4T = lazy(r"# R(?P<major>\d{2}) \(release\), REVISION: (?P<minor>\d\.\d)")
+_MADE_FOR = lazy(r"(?:^|[\s/])(?P<name>[a-z0-9][\w.-]{1,60}):(?:[\w.]{1,20}-){0,4}r(?P<major>\d{2})\.\d")
 _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _INSUFFICIENT = codes("cuda 35")
 _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
@@ -50,8 +52,27 @@ def _accepts(demand: str, table: Fact[Smi]) -> bool:
     return module is not None and any(int(one["first"]) <= module.major < int(one["end"]) for one in _ALTERNATIVE.finditer(demand))
 
 
+def image_for_a_later_board(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A container of a Jetson has its CUDA from an image that was made for one major release of L4T, and the board runs an earlier one.
+
+    https://github.com/dusty-nv/jetson-containers (docs/run.md): the tag names the release, r36.2.0
+    """
+    board = facts.there(TEGRA)
+    release = _L4T.search(board.quotes[0].text) if board is not None and board.quotes else None
+    if board is None or release is None or settled(said):
+        return
+    place = place_of(facts)
+    for start in place.setting.containers:
+        image = next((found for quote in place.shown(start.line) if (found := _MADE_FOR.search(quote.text)) is not None), None)
+        if image is not None and int(image["major"]) > int(release["major"]):
+            values = {"l4t": f"R{release['major']}.{release['minor']}", "l4t_major": release["major"], "image": image["name"]}
+            yield finding(TOO_NEW, place.shown(start.line), board.some()[:1], values=values)
+            return
+
+
 TIES = (
     demand_of_the_image,
+    image_for_a_later_board,
     # libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute.
     joined(CAPABILITIES, states(LIBCUDA), suspects(LIBCUDA), beside=("no-compute",)),
     # NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all.

@@ -19,6 +19,7 @@ from cudadoctor.model.values import (
     NAMED_DRIVERS,
     NAMED_GPUS,
     NVCC,
+    OPERATING_SYSTEM,
     PCI,
     SETTING,
     SMI,
@@ -27,13 +28,14 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.joining import joined, suspects
 from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions, variable
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, sure, suspicions, variable
 from cudadoctor.texts.tie_breakers.toolkit import driver_cuda_of_text, listed, needs_newer_driver
 
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
 LIBRARIES, CUDNN = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched"
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 SHADOWED = "python-module-shadowed"
+LAST_ON_WINDOWS = (2, 10)
 _CORE = lazy(
     r"module '(?:jax' has no attribute '(?:devices|jit|grad|vmap|random|__version__)"
     r"|cupy' has no attribute '(?:array|asarray|zeros|ones|arange|ndarray|cuda|__version__)"
@@ -241,8 +243,23 @@ def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(ABI, lines[:1], new[1] if new is not None else ())
 
 
+def none_for_windows(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """TensorFlow on Windows itself, of a release that has no build for GPUs there, and the text asks it for its GPUs.
+
+    https://www.tensorflow.org/install/pip: 2.10 was the last one.
+    """
+    package, system = listed(facts, "tensorflow", "tensorflow-gpu", "tensorflow-intel"), facts.value(OPERATING_SYSTEM)
+    asked = place_of(facts).said("tensorflow-asked")
+    if package is None or not asked or system is None or system.id != "windows" or settled(said):
+        return
+    if package[0].version.major_minor > LAST_ON_WINDOWS:
+        values = {"framework": "tensorflow", "package": package[0].name, "version": package[0].version.text}
+        yield finding(CPU, package[1], asked, basis="stated", values=values)
+
+
 TIES = (
     not_available,
+    none_for_windows,
     no_device_for_a_cpu_build,
     cpu_build_shown,
     wrong_library,
