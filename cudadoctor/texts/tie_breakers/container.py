@@ -83,6 +83,11 @@ TIES = (
     joined(MISCONFIGURED, suspects(LOST, _UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
     # The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read.
     joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=("cdi-devices",), setting="cdi-spec-dirs"),
+    # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.
+    joined(
+        MISCONFIGURED, suspects(TOOLKIT, OF_PLUGIN), states(TOOLKIT, words=OF_PLUGIN), beside=("k3s", "nvidia-runtime-named"),
+        unless=("nvidia-is-default",), setting="runtime-class",
+    ),
     # The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else.
     joined(NO_ACCESS, suspects(TOOLKIT, OF_PLUGIN), beside=("nvidia-is-default",), unsettled=True, basis="suspected"),
 )

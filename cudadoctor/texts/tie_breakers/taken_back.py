@@ -36,7 +36,7 @@ def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
     """The clues of a user's text, with those that the text takes back as advice, or as a suspicion."""
     if place_of(facts).said("rocm-build"):  # what asks for libcuda there was built for another vendor's GPUs
         said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _NO_LIBCUDA else clue for clue in said]
-    if place_of(facts).said("nvidia-is-default"):
+    if place_of(facts).said("nvidia-is-default") or (place_of(facts).said("k3s") and place_of(facts).said("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     gone = (_WITHOUT_GPU if place_of(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
