@@ -86,7 +86,7 @@ def installed_branches(case: Case) -> tuple[int, ...]:
 
 def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
-    if _windows_driver(case):
+    if _windows_driver(case) or kernel_module.guest_ids(case) is not None:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False

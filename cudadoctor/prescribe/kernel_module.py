@@ -12,7 +12,7 @@ import re
 
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
+from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, Package
 from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
@@ -28,6 +28,7 @@ _READY_MADE = {
     ),
     "suse": lazy(r"nvidia-\S{1,40}-kmp-[a-z0-9]{2,12}$"),
 }
+_TO_VFIO = lazy(r"\bvfio-pci(?:\.ids=| ids=)(?P<ids>(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16})")
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _RELEASE_OF_RPM = lazy(r"\d{1,4}(?P<dist>\.el\d\w{0,12})")
 
@@ -119,6 +120,17 @@ _OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
 _OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
 
 
+def guest_ids(case: Case) -> str | None:
+    """The numbers of all functions of a GPU that is meant for a guest, where vfio-pci is told those of another card."""
+    setting, bus = case.facts.get(SETTING), case.get(PCI)
+    told = next((found for quote in getattr(setting, "quotes", ()) if (found := _TO_VFIO.search(quote.text)) is not None), None)
+    if told is None or bus is None or not case.told_by_text or len({gpu.address[:-2] for gpu in bus.nvidia_gpus}) != 1:
+        return None
+    slot = bus.nvidia_gpus[0].address[:-2]
+    own = [f"{one.vendor}:{one.device}" for one in bus.functions if one.address.startswith(slot) and one.vendor and one.device]
+    return ",".join(dict.fromkeys(own)) if not set(own) & set(told["ids"].split(",")) else None
+
+
 def _parameter(kept_out: str | None) -> Found:
     """The kernel's parameter that keeps nvidia out, and what is left of it without."""
     name, _, modules = (kept_out or "").partition("=")
@@ -131,6 +143,7 @@ def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
     yield "built_kernel", _built_kernel(case)
+    yield "vfio_ids", guest_ids(case)
     yield from _parameter(case.get(KEEPING_OUT))
     names = [package.name for package in case.packages]
     if case.system.family == "arch":

@@ -62,6 +62,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
+        (("vfio_ids",), r"[0-9a-f]{4}:[0-9a-f]{4}(?:,[0-9a-f]{4}:[0-9a-f]{4}){0,7}"),
         (("l4t_image", "drained_node", "wsl_distribution"), r"[A-Za-z0-9][\w.-]{0,80}"),
         (("nvidia_repository",), r"[a-z]{1,20}\d{1,9}"),
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
