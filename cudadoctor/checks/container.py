@@ -119,6 +119,12 @@ def wsl_without_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=cause, quotes=quotes, basis="suspected" if inside else "derived")
 
 
+def wsl_of_version_1(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """WSL 1 translates system calls: it has no kernel of its own, and no GPU."""
+    if _wsl_kind(facts) == "WSL 1":
+        yield Clue(cause="wsl-gpu-unavailable", quotes=facts[KERNEL].some()[:1])
+
+
 def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """WSL with a driver for Linux: its packages, or a libcuda from outside the folder that Windows lends."""
     wsl = facts[WSL]
@@ -320,6 +326,7 @@ CHECK = Check(
         Rule("container", ("container-driver-capabilities",), driver_capabilities),
         Rule("container", ("wsl-gpu-unavailable", "container-no-gpu-access"), wsl_without_gpu),
         Rule("container", ("wsl-gpu-unavailable",), wsl_without_library),
+        Rule("container", ("wsl-gpu-unavailable",), wsl_of_version_1),
         Rule("container", ("wsl-linux-driver-installed",), wsl_linux_driver),
         Rule("container", ("hyperv-gpu-incomplete",), lent_by_hyper_v),
         Rule("container", ("container-cuda-too-new",), image_too_new),

@@ -162,7 +162,11 @@ def _of_dkms(facts: Facts) -> Iterator[_Built]:
     for entry in fact.need() if fact is not None else ():
         if fact is not None and entry.module.startswith("nvidia"):
             kernel = entry.kernel if entry.state.startswith("installed") else None
-            yield fact, lambda release, kernel=kernel: kernel is not None and f"{release}.".startswith(f"{kernel}."), entry.line
+            yield fact, partial(_built_for, kernel), entry.line
+
+
+def _built_for(kernel: str | None, release: str) -> bool:
+    return kernel is not None and f"{release}.".startswith(f"{kernel}.")
 
 
 def _of_packages(facts: Facts) -> Iterator[_Built]:

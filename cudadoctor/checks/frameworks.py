@@ -148,7 +148,9 @@ def lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowl
     if row is None:
         # An index of before, cu121 or cu124, which hold no PTX: its compiler knew no GPU of this generation.
         first = knowledge.first_toolkit(capability)
-        return build.name == "torch" and build.cuda is not None and first is not None and (12, 0) <= build.cuda.major_minor < first.major_minor
+        return (
+            build.name == "torch" and build.cuda is not None and first is not None and (12, 0) <= build.cuda.major_minor < first.major_minor
+        )
     # Lists differ a little between releases of one index: only what none of them had is told from the table.
     return capability.major > ComputeCapability(row.cc_max).major or capability.major < ComputeCapability(row.cc_min).major
 

@@ -1,8 +1,8 @@
 """Packages that hold the driver's module ready-made for one kernel, or for one kind of kernel: whether that is the running one.
 
-https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the
-kernel `linux`, nvidia-open-lts for `linux-lts`), https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and linked to
-each kernel of it)
+https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://wiki.archlinux.org/title/NVIDIA (nvidia-open is
+for the kernel `linux`, nvidia-open-lts for `linux-lts`), https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and
+linked to each kernel of it)
 """
 
 from __future__ import annotations

@@ -126,7 +126,12 @@ class Knowledge:
 
     def first_toolkit(self, capability: ComputeCapability) -> ToolkitVersion | None:
         """The first toolkit whose machine code runs there: code for 8.0 runs on each 8.x."""
-        rows = (self.capability(one) for row in self.architectures for one in row.capabilities if one.major == capability.major and one <= capability)
+        rows = (
+            self.capability(one)
+            for row in self.architectures
+            for one in row.capabilities
+            if one.major == capability.major and one <= capability
+        )
         found = [row.first_toolkit for row in rows if row is not None and row.first_toolkit is not None]
         return min(found, key=lambda version: version.numbers, default=None)
 

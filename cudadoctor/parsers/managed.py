@@ -21,7 +21,8 @@ def parse_distributions(text: Text) -> Output:
     rows = [(number, found) for number, found in text.rows(_DISTRIBUTION)]
     if rows:
         found = tuple(
-            WslDistribution(name=row["name"], version=int(row["version"]), default=row["default"] == "*", line=number) for number, row in rows
+            WslDistribution(name=row["name"], version=int(row["version"]), default=row["default"] == "*", line=number)
+            for number, row in rows
         )
         yield text.fact(WSL_DISTRIBUTIONS, found, *(text.quote(number) for number, _ in rows), whole=False)
 
@@ -57,7 +58,12 @@ def parse_offered(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(name="wsl_list", keys=(WSL_DISTRIBUTIONS.name,), parse=parse_distributions, wakes=("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list")),
+    Parser(
+        name="wsl_list",
+        keys=(WSL_DISTRIBUTIONS.name,),
+        parse=parse_distributions,
+        wakes=("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list"),
+    ),
     Parser(name="slurm_node", keys=(DRAINED_NODE.name,), parse=parse_node, wakes=("scontrol show node", "NodeName=")),
     Parser(name="offered_gpus", keys=(OFFERED_GPUS.name,), parse=parse_offered, wakes=("nvidia.com/mig-",)),
 )

@@ -26,7 +26,10 @@ _LISTED = (
     ),
     lazy(r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$"),
     # dnf, rpm
-    lazy(rf"[ \t>|]{{0,20}}(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@(?P<repository>\S{{1,80}})\s*$"),
+    lazy(
+        rf"[ \t>|]{{0,20}}(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})"
+        r"\s{1,60}@(?P<repository>\S{1,80})\s*$"
+    ),
     lazy(rf"[ \t>|]{{0,20}}(?P<name>[^\s/]{{1,120}})-(?P<version>\d[^\s/-]{{0,80}}-[^\s/-]{{1,80}}){_ARCHITECTURES}\s*$"),
     # zypper
     lazy(
@@ -40,7 +43,9 @@ _LISTED = (
     ),
 )
 # dnf 5 writes no @ before the repository from which an installed package came: as it writes those that may be installed.
-_OF_DNF5 = lazy(rf"(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@?(?P<repository>[\w.:-]{{2,80}})$")
+_OF_DNF5 = lazy(
+    rf"(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@?(?P<repository>[\w.:-]{{2,80}})$"
+)
 _INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?installed\b")
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
@@ -171,7 +176,11 @@ def _packages(line: str, number: int) -> Iterator[Package]:
     listed = next((found.groupdict() for form in _LISTED if (found := form.match(line)) is not None), None)
     if listed is not None and listed.get("state", "ii")[1] in _INSTALLED:
         yield Package(
-            name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), repository=listed.get("repository"), line=number
+            name=listed["name"],
+            version=listed.get("version", ""),
+            state=listed.get("state", "ii"),
+            repository=listed.get("repository"),
+            line=number,
         )
 
 

@@ -27,7 +27,11 @@ def parse(text: Text) -> Output:
             yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
         elif version is not None:
             yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
-        elif (root_command(line) or "").partition(";")[0].strip() == "uname -r" and number < len(lines) and (answer := _RELEASE.match(lines[number])) is not None:
+        elif (
+            (root_command(line) or "").partition(";")[0].strip() == "uname -r"
+            and number < len(lines)
+            and (answer := _RELEASE.match(lines[number])) is not None
+        ):
             yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
 
 

@@ -253,7 +253,14 @@ PARSERS = (
         reads=("video-controllers",),
         keys=(DISPLAY_ADAPTERS.name, LOADED_DRIVER.name),
         parse=parse_controllers,
-        wakes=("Win32_VideoController", "win32_videocontroller", "PNPDeviceID", "win32_VideoController", "ConfigManagerErrorCode", "PCI\\VEN_"),
+        wakes=(
+            "Win32_VideoController",
+            "win32_videocontroller",
+            "PNPDeviceID",
+            "win32_VideoController",
+            "ConfigManagerErrorCode",
+            "PCI\\VEN_",
+        ),
     ),
     Parser(name="pnp_devices", reads=("pnp-devices",), keys=(PCI.name, DISPLAY_ADAPTERS.name), parse=parse_devices),
 )

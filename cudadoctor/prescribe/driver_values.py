@@ -210,6 +210,7 @@ _LINUX_DRIVER = lazy(
 )
 
 
+_OF_RPM_FUSION = lazy(r"xorg-x11-drv-nvidia(?:-\d{3}xx)?")
 _NAME = lazy(r"[a-z0-9][\w.+:-]*")
 
 
@@ -218,6 +219,8 @@ def linux_driver(case: Case) -> Found:
     yield "linux_driver_packages", tuple(dict.fromkeys(package.name for package in found))
     # dpkg's first letter is what was asked for: h, the package stays at its version.
     foreign = [package for package in found if package.repository is not None and package.repository == case.value("repository")]
+    # RPM Fusion's: the part that computing needs, of the branch that is here.
+    yield "cuda_of_module", next((f"{package.name}-cuda" for package in found if _OF_RPM_FUSION.fullmatch(package.name)), None)
     yield "packages_of_repository", tuple(dict.fromkeys(package.name for package in foreign)) or None
     yield "held_packages", tuple(dict.fromkeys(package.name for package in found if package.state.startswith("h")))
 

@@ -7,7 +7,7 @@ import re
 from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, SETTING, TEGRA, TOOLKITS
-from cudadoctor.model.version import ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.shells import Found
@@ -66,7 +66,9 @@ def on_windows(case: Case) -> bool:
 
 def torch_index(case: Case) -> tuple[str, str] | None:
     """PyTorch's index whose wheels run on this driver and hold code for every GPU, and what pip is asked for. None: not known, or none."""
-    capabilities = case.gpus.capabilities
+    stated = case.value("capability")  # of the GPU that the finding is about: a text may name others beside it
+    own = (ComputeCapability(stated),) if stated is not None and re.fullmatch(r"\d{1,2}\.\d", stated) else ()
+    capabilities = (*case.gpus.capabilities, *own)
     if on_jetson(case) or (case.cuda is None and not capabilities):
         return None
     fits = [row for row in case.knowledge.torch_indexes if all(row.serves(one) for one in capabilities)]

@@ -18,7 +18,7 @@ from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
 _BUILDER = lazy(r"dkms|akmod|nvidia-kernel-source")
-# Packages that hold the module of one kernel. Fedora's kmod packages are made by akmods, SUSE's are linked to each new kernel of one flavour.
+# Packages that hold the module of one kernel. Fedora's are made by akmods, SUSE's are linked to each new kernel of one flavour.
 _READY_MADE = {
     "ubuntu": lazy(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-\d)"),
     "rhel": lazy(r"kmod-nvidia-(?:open-)?\d{3}(?=\.[\d.]{1,12}-(?P<kernel>\d[\w.]{0,40}-\d[\w.]{0,60}))"),

@@ -201,14 +201,22 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
-    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository"))
+    yield from (
+        (name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository")
+    )
     yield "wrong_value", case.value("value")
     yield from ((name, case.value(name)) for name in ("mig_resources", "l4t", "l4t_major"))
     yield "l4t_image", case.value("image") if case.value("l4t") else None
-    first = [one.name for one in sorted(case.get(WSL_DISTRIBUTIONS) or (), key=lambda one: not one.default) if one.version == 1]
-    yield "wsl_distribution", next(iter(first), None)
+    yield "wsl_distribution", _of_wsl_1(case)
     yield "drained_node", case.get(DRAINED_NODE)
     yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code", "startup_file"))
+
+
+def _of_wsl_1(case: Case) -> str | None:
+    """The Linux that `wsl` starts, where that is one of version 1; else the first of these."""
+    listed = case.get(WSL_DISTRIBUTIONS)
+    first = sorted((one for one in listed or () if one.version == 1), key=lambda one: not one.default)
+    return first[0].name if first else None
 
 
 def node_group(case: Case) -> str | None:

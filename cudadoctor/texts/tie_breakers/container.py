@@ -85,8 +85,12 @@ TIES = (
     joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=("cdi-devices",), setting="cdi-spec-dirs"),
     # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.
     joined(
-        MISCONFIGURED, suspects(TOOLKIT, OF_PLUGIN), states(TOOLKIT, words=OF_PLUGIN), beside=("k3s", "nvidia-runtime-named"),
-        unless=("nvidia-is-default",), setting="runtime-class",
+        MISCONFIGURED,
+        suspects(TOOLKIT, OF_PLUGIN),
+        states(TOOLKIT, words=OF_PLUGIN),
+        beside=("k3s", "nvidia-runtime-named"),
+        unless=("nvidia-is-default",),
+        setting="runtime-class",
     ),
     # The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else.
     joined(NO_ACCESS, suspects(TOOLKIT, OF_PLUGIN), beside=("nvidia-is-default",), unsettled=True, basis="suspected"),

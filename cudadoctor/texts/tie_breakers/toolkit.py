@@ -51,6 +51,7 @@ _OF_A_FRAMEWORK = lazy(
 )
 _OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
+_CAPABILITY = lazy(r"\d{1,2}\.\d$")
 _TAG = lazy(r"cu(\d{2})(\d)$")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
@@ -306,11 +307,12 @@ def built_for_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 def _gpu_of_torch(facts: Facts) -> Gpu | None:
     """The GPU whose capability PyTorch printed; else the only one of which nvidia-smi did."""
     fact = facts.there(FRAMEWORKS)
-    if fact is not None and fact.need().capability is not None:
-        return Gpu(fact.need().capability, fact.some()[-1:])
+    printed = fact.need().capability if fact is not None else None
+    if fact is not None and printed is not None:
+        return Gpu(printed, fact.some()[-1:])
     columns = [(table, table.need().column("compute_cap")) for table in lists(facts)]
-    shown = [(table, column) for table, column in columns if column is not None and len(column) == 1]
-    return Gpu(ComputeCapability(shown[0][1][0]), shown[0][0].some()[:1]) if shown else None
+    shown = [(table, column[0]) for table, column in columns if column is not None and len(column) == 1 and _CAPABILITY.match(column[0])]
+    return Gpu(ComputeCapability(shown[0][1]), shown[0][0].some()[:1]) if shown else None
 
 
 def _torch_of(facts: Facts) -> tuple[FrameworkBuild, Quotes] | None:
