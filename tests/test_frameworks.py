@@ -154,7 +154,9 @@ def test_which_gpus_a_list_of_architectures_serves(architectures: tuple[str, ...
         ("13.0", "6.1", True),
         ("12.8", "7.0", False),  # some releases of this index had Volta
         ("12.6", "8.9", False),
-        ("12.4", "12.0", False),  # no row: nobody knows
+        ("12.4", "12.0", True),  # no row: its compiler knew no such GPU
+        ("12.4", "9.0", False),  # no row, and the compiler knew it: nobody knows
+        ("11.1", "12.0", False),  # builds of CUDA 11 may hold PTX
     ],
 )
 def test_pytorchs_index_tells_where_its_files_do_not(cuda: str, capability: str, lacks: bool) -> None:
