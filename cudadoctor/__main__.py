@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import signal
 import sys
 
 gc.set_threshold(100_000)  # what is imported and decoded stays; looking for garbage in it takes longer than its memory is worth
@@ -45,8 +46,15 @@ def undo_startup_hooks() -> None:
     os.environ.update(given)
 
 
+def take_signals() -> None:
+    """Signals that whoever started this has blocked would reach none of the children either: they end by signals and wait for them."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 standard_library_first()
 undo_startup_hooks()
+take_signals()
 
 
 def main() -> None:

@@ -502,6 +502,14 @@ def test_ctrl_c_at_any_moment_leaves_nothing(many: int, tmp_path: Path) -> None:
         assert list(folder.iterdir()) == []
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals of POSIX")
+def test_signals_that_the_shell_blocks_hang_no_child() -> None:
+    """A child that waited for a signal was taken for a driver that does not answer."""
+    done = finished("check", "-v", preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals()))
+    assert "verdict" in done.out
+    assert "could not be ended" not in done.out
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 @pytest.mark.parametrize(
     ("command", "sent", "code", "said"),

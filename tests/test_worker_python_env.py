@@ -101,6 +101,14 @@ def test_python_env_the_first_on_the_path_counts(patient: Patient, tmp_path: Pat
     assert numpy["path"] == str(tmp_path / "first")
 
 
+@pytest.mark.parametrize("old", ["0.17.0", "0.9.2"])
+def test_python_env_of_two_in_one_folder_the_newer_counts(old: str, patient: Patient) -> None:
+    """An upgrade that broke off leaves the metadata of the release before."""
+    patient.install("numba_cuda", old)
+    patient.install("numba_cuda", "0.30.4")
+    assert [one["version"] for one in of(patient.look(), "package") if one["name"] == "numba-cuda"] == ["0.30.4"]
+
+
 def test_python_env_a_conda_environment(patient: Patient) -> None:
     patient.install("torch", "2.10.0")
     for name in ("pytorch-2.10.0-cpu_generic_py312h_0", "cuda-nvvm-impl-12.9.86-h1_0", "cuda-version-12.9-h2_3", "zlib-1.3-h_0"):

@@ -46,7 +46,7 @@ def no_traces() -> None:
 
 # What the shell or the machine did not give, and where to look.
 _NOT_GIVEN = {
-    errno.EMFILE: "this shell allows a process too few open files (ulimit -n); 64 are enough",
+    errno.EMFILE: "too few files may be opened here: this shell allows few (ulimit -n; 64 are enough), or what started this left many open",
     errno.ENFILE: "this machine has no open files left (/proc/sys/fs/file-nr)",
     errno.EAGAIN: "this user may start no more processes (ulimit -u), or this container (pids.max)",
     errno.ENOMEM: "this machine, container or shell (ulimit -v) has no memory left",

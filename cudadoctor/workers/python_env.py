@@ -91,13 +91,20 @@ class Distribution:
 
 
 def distributions(folders: list[str]) -> dict[str, Distribution]:
-    """Distributions in the order of the search path: the first of a name is the one that is imported."""
+    """Distributions in the order of the search path: the first of a name is the one that is imported, and of two in one folder, which an
+    upgrade that broke off leaves there, the newer.
+    """
     found: dict[str, Distribution] = {}
     for folder in folders:
         for name, version, metadata in distributions_in(folder):
-            if version and name not in found:
+            before = found.get(name)
+            if version and (before is None or (before.folder == folder and numbers(version) > numbers(before.version))):
                 found[name] = Distribution(name, version, folder, metadata)
     return found
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
 
 
 def conda_packages(prefix: str) -> dict[str, tuple[str, str]]:
