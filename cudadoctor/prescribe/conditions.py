@@ -287,7 +287,8 @@ def _may_end(case: Case) -> bool:
 
 
 def _told_by_text(case: Case) -> bool:
-    return case.process is not None and case.process.start_time is None and case.value("start_time") is None
+    listed = case.get(PROCESSES)
+    return listed is not None and listed.provider == "ps" and case.value("start_time") is None
 
 
 def _defunct(case: Case) -> bool:
