@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import container, device_nodes, driver, driver_fit, gpu, health
+from cudadoctor.checks import container, device_nodes, driver, driver_fit, gpu, health, node_access
 from cudadoctor.checks.reading import plain_address, same_address
 from cudadoctor.checks.traces import is_driver_module, is_driver_package
 from cudadoctor.model.facts import Facts, Key, NotKnown
@@ -646,7 +646,7 @@ def test_a_gpu_that_is_closed_to_this_user_is_a_note_where_another_serves() -> N
     """Two people who wrote such machines meant opposite things by it: a job's share, and a mistake."""
     closed = make.node("/dev/nvidia1", "crw-------")
     state: State = {DEVICE_NODES: DeviceNodes(nodes=(*make.nodes(*ALL_NODES).nodes, closed)), USER: make.user()}
-    said = device_nodes.note(host(state))
+    said = node_access.note(host(state))
     assert said is not None
     assert said.startswith("This user (ada) may not open /dev/nvidia1 (crw------- root root): programs see 1 GPU of 2.")
     assert "device-permission-denied" not in causes(host(state))
@@ -658,7 +658,7 @@ def test_a_gpu_that_is_closed_to_this_user_is_a_note_where_another_serves() -> N
         {LADDER: make.ladder("init", code=100)},
     )
     for other in others:
-        assert device_nodes.note(host({**state, **other})) is None
+        assert node_access.note(host({**state, **other})) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Rules about a driver that does not fit and a device that refuses work: each cause fires, does not fire, and is undecided.
 
 Flavours and packages (driver_fit.py), MIG, compute mode, MPS, fabric, confidential computing and vGPU (device_state.py), limits
-(withheld.py), policies (device_nodes.py).
+(withheld.py), policies (node_access.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.checks import device_nodes, device_state, driver_fit, history, withheld
+from cudadoctor.checks import device_state, driver_fit, history, node_access, withheld
 from cudadoctor.checks.withheld import tight
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.model.facts import Facts, Key, NotKnown, Quote, Unknown
@@ -266,7 +266,7 @@ def test_vgpu_licence(mode: str, licence: str | None, causes: list[str]) -> None
 )
 def test_a_policy_denies_what_the_mode_allows(mode: str, errno: str, causes: list[str]) -> None:
     climb = make.ladder("init", code=304, openings={"/dev/nvidiactl": errno})
-    assert found(device_nodes.denied_by_policy, {DEVICE_NODES: make.nodes(*make.ALL_NODES, mode=mode), LADDER: climb}) == causes
+    assert found(node_access.denied_by_policy, {DEVICE_NODES: make.nodes(*make.ALL_NODES, mode=mode), LADDER: climb}) == causes
 
 
 # ---------------------------------------------------------------- limits

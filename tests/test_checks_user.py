@@ -891,7 +891,7 @@ def test_shadows_hide_what_is_installed() -> None:
     assert causes({PYTHON: interpreter(NUMPY, shadows=cuda)}) == set()
     closed = (Shadow(module="cuda", path="/opt/v/lib/python3.12/site-packages/cuda", owner="cuda-stubs"),)
     found = clue("python-module-shadowed", {PYTHON: with_numba(shadows=closed)})
-    assert found.values["owner"] == "cuda-stubs"
+    assert found.values["owning_package"] == "cuda-stubs"
     assert "of cuda-stubs" in found.quotes[0].text
     checkout = (Shadow(module="cuda.bindings", path="/home/ada/src/cuda/bindings"),)
     unbuilt = {

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cudadoctor.model.values import KERNEL_INTERFACE
+from cudadoctor.model.values import KERNEL_INTERFACE, OF_PYTHON
 from cudadoctor.parsers import kernel_interface as parser
 from cudadoctor.parsers.base import Text
 from cudadoctor.sources import kernel_interface
@@ -84,3 +84,8 @@ def test_a_pipe_is_read_where_no_ioctl_is_known(monkeypatch: pytest.MonkeyPatch)
     assert stream.take() == b"x"
     stream.close()
     os.close(sink)
+
+
+def test_the_calls_of_python_are_asked() -> None:
+    """Of a name that nobody asks for, a refusal would count as the driver's."""
+    assert set(OF_PYTHON) < set(kernel_interface._CALLS)

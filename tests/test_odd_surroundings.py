@@ -158,7 +158,7 @@ def test_a_control_group_that_may_end_the_doctor_is_told_first(
 ) -> None:
     text = f"/sys/fs/cgroup/job/memory.max:{limit}\n/sys/fs/cgroup/memory.max:max\n/sys/fs/cgroup/job/pids.max:20\n"
     monkeypatch.setattr(readers, "read_control_group", lambda path: text)
-    examining._warn_of_little_memory()
+    examining._mind_little_memory()
     assert ("may use 128 MiB of memory (/sys/fs/cgroup/job/memory.max)" in capsys.readouterr().err) is warned
 
 

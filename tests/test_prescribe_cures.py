@@ -181,6 +181,14 @@ def test_a_file_that_a_variable_brought_in_goes_with_the_variable() -> None:
 
 
 # ---------------------------------------------------------------- processes
+@pytest.mark.parametrize("name", ["cuda-stubs", "cuda;reboot", "-r/etc/passwd"])
+def test_the_package_that_closes_a_name_is_uninstalled_if_its_name_is_one(name: str) -> None:
+    found = written("python-module-shadowed", {}, {"path": "/v/lib/python3.12/site-packages/cuda", "owning_package": name})
+    assert ("pip uninstall -y cuda-stubs" in commands(found)) == (name == "cuda-stubs")
+    assert name == "cuda-stubs" or name not in commands(found)
+    assert "mv " not in commands(found), "the file is not the user's to rename"
+
+
 def ending(process: Process, cause: str = "zombie-gpu-process", who: Any = None) -> Prescription:
     others = (Process(pid=process.ppid, start_time=process.start_time),) if process.ppid and process.ppid > 1 else ()
     state = {PROCESSES: Processes(processes=(process, *others)), USER: who or user()}

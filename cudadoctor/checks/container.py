@@ -9,7 +9,8 @@ import msgspec
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
-from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, has, missing
+from cudadoctor.checks.device_nodes import WSL_DEVICE, has, missing
+from cudadoctor.checks.node_access import UVM
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,

@@ -1,12 +1,15 @@
-"""Row `device-nodes`: the files /dev/nvidia* through which every program reaches the driver, and who may open them."""
+"""Row `device-nodes`: the files /dev/nvidia* through which every program reaches the driver, whether they are there and are what their
+names say. Who may open them: node_access.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks import traces
+from cudadoctor.checks import node_access, traces
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, plural, variable_quote, variables_of
+from cudadoctor.checks.common import broken, variables_of
+from cudadoctor.checks.node_access import CONTROL, FIRST, NVIDIA_MAJOR, UVM, gpu_nodes, needed, opening_quote, refused_nodes, rights
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -24,43 +27,26 @@ from cudadoctor.checks.reading import (
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
-    CAP_DAC_OVERRIDE,
-    CAPABILITIES,
-    CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
-    DEVICE_RULES,
     ENVIRONMENT,
     LADDER,
     MAJORS,
     NVIDIA_MODPROBE,
     PCI,
-    USER,
     DeviceNode,
     DeviceNodes,
-    Ladder,
-    Opening,
-    User,
 )
 
 MISSING, NO_UVM = "device-nodes-missing", "uvm-unavailable"
-CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
-PRELOAD = "LD_PRELOAD"
 WSL_DEVICE = "/dev/dxg"
-NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
 _MINORS = {CONTROL: 255, UVM: 0}
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
-_GPU_NODE = lazy(r"/dev/nvidia\d+$")
-_DYNAMIC = (*range(234, 255), *range(384, 512)).__contains__
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
 
 
 # ---------------------------------------------------------------- what is there
-def gpu_nodes(nodes: DeviceNodes | None) -> tuple[DeviceNode, ...]:
-    """/dev/nvidia0, /dev/nvidia1 ..."""
-    return tuple(node for node in nodes.nodes if _GPU_NODE.match(node.path)) if nodes is not None else ()
 
 
 def missing(facts: Facts, key: Key[DeviceNodes] = DEVICE_NODES) -> tuple[str, ...]:
@@ -167,9 +153,9 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     node = nodes.value.find(UVM)
     if node is None:
         return
-    bad = _refused(climb, *_STALE)
+    bad = refused_nodes(climb, *_STALE)
     if bad and all(opening.path.startswith(UVM) for opening in bad):
-        yield Clue(cause=NO_UVM, quotes=merged(_opening(climb, bad[0]), nodes.line_of(node.line)), values={"nodes": UVM})
+        yield Clue(cause=NO_UVM, quotes=merged(opening_quote(climb, bad[0]), nodes.line_of(node.line)), values={"nodes": UVM})
         return
     refused = any(result.code == UNKNOWN_ERROR for result in climb.value.result("init"))
     if refused and module_named(facts, "nvidia") and not module_named(facts, "nvidia_uvm"):
@@ -210,158 +196,6 @@ def _elsewhere(cause: str, nodes: Fact[DeviceNodes], wrong: list[DeviceNode], sh
     return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in wrong)})
 
 
-# ---------------------------------------------------------------- nodes that may not be opened
-def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Mode, owner and group keep this user from reading and writing a node, and CUDA does not start."""
-    nodes = facts[DEVICE_NODES]
-    if nodes.value is None or elsewhere(facts, nodes) is not None:
-        return
-    fact = facts[USER]
-    user = fact.need()
-    closed = [node for node in needed(nodes.value) if not allowed(node, user, facts)]
-    climb = told(facts, LADDER, nodes) if closed else None
-    if not closed or passed(climb, "init"):
-        return
-    # What came of opening it counts for more than its mode; None: it opened.
-    tried = {opening.path: opening.errno_name for opening in (climb.openings if climb is not None else ())}
-    stuck = [node for node in closed if tried.get(node.path, "not tried") is not None]
-    surely = [node for node in stuck if not node.mode.endswith("+") or tried.get(node.path) == "EACCES"]
-    if stuck and not surely:
-        raise DEVICE_NODES.unknown(f"{stuck[0].path} has an access list that ls does not print")
-    if surely:
-        node = surely[0]
-        quotes = merged(*(nodes.line_of(one.line) for one in surely[:2]), fact.some()[:1])
-        values = {"node": node.path, "group": node.group, "mode": node.mode, "user": user.name}
-        yield Clue(cause="device-permission-denied", quotes=quotes, values=values)
-
-
-def needed(nodes: DeviceNodes) -> tuple[DeviceNode, ...]:
-    """The nodes that every CUDA program opens. nvidia-caps and nvidia-modeset are others' business."""
-    fixed = tuple(node for node in (nodes.find(CONTROL), nodes.find(UVM)) if node is not None)
-    return (*fixed, *gpu_nodes(nodes))
-
-
-def allowed(node: DeviceNode, user: User, facts: Facts) -> bool:
-    """Whether this user may read and write, as the kernel decides it: by mode, owner and group, or by a capability."""
-    if node.owner in (user.name, str(user.uid)):
-        bits = node.mode[1:3]
-    elif node.group in user.groups or node.group == str(user.gid):
-        bits = node.mode[4:6]
-    else:
-        bits = node.mode[7:9]
-    return bits == "rw" or _overrides(user, facts)
-
-
-def note(facts: Facts) -> str | None:
-    """GPUs that this user may not open, where others serve. A batch system means it so, a rule of udev may not: nothing tells which."""
-    fact, user, climb = facts.there(DEVICE_NODES), facts.value(USER), facts.value(LADDER)
-    if fact is None or fact.value is None or user is None or user.uid == 0 or not passed(climb, "devices"):
-        return None
-    nodes = gpu_nodes(fact.value)
-    closed = [node for node in nodes if not node.mode.endswith("+") and not allowed(node, user, facts)]
-    if not closed or len(closed) == len(nodes):
-        return None
-    which = listed([f"{node.path} ({_rights(node)})" for node in closed[:4]])
-    return (
-        f"This user ({user.name}) may not open {which}: programs see {plural(len(nodes) - len(closed), 'GPU')} of {len(nodes)}. "
-        "A batch system means it so; where there is none, the node's mode is wrong."
-    )
-
-
-def _overrides(user: User, facts: Facts) -> bool:
-    """Whether no mode binds this process: the kernel asks for CAP_DAC_OVERRIDE, not for the user 0. A text shows none, and its root has it.
-
-    Source: Linux, fs/namei.c (generic_permission).
-    """
-    if user.uid != 0 or facts[DEVICE_NODES].origin == "text":
-        return user.uid == 0
-    return CAP_DAC_OVERRIDE in facts[CAPABILITIES].need()
-
-
-def on_mount_without_devices(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Opening a node gives EACCES, root too: it lies on a mount with the option nodev."""
-    climb = facts[LADDER]
-    refused = [opening for opening in _refused(climb, "EACCES") if opening.nodev and opening.path.startswith("/dev/")]
-    if refused and elsewhere(facts) is None:
-        values = {"place": refused[0].path, "option": "nodev", "opposite": "dev", "device": "yes"}
-        yield Clue(cause="mount-option-forbids", quotes=_opening(climb, refused[0]), values=values)
-
-
-def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Opening a node gives EACCES, although its mode, owner and group let this user in: a policy says no."""
-    climb = facts[LADDER]
-    refused = [opening for opening in _refused(climb, "EACCES") if not opening.nodev]
-    if not refused:
-        return
-    nodes, user = facts[DEVICE_NODES], facts[USER]
-    if nodes.value is None or elsewhere(facts, nodes) is not None:
-        return
-    for opening in refused:
-        node = nodes.value.find(opening.path)
-        if node is not None and not node.mode.endswith("+") and allowed(node, user.need(), facts):
-            quotes = merged(_opening(climb, opening), nodes.line_of(node.line), user.some()[:1])
-            yield Clue(cause="security-policy-denies-devices", quotes=quotes, values={"node": node.path, "user": user.need().name})
-            return
-
-
-def intercepted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The kernel opens a node that the C library refuses, and /etc/ld.so.preload or LD_PRELOAD lists what may stand between the two."""
-    climb = facts[LADDER]
-    opening = next((one for one in (climb.value.openings if climb.value is not None else ()) if one.intercepted), None)
-    if opening is None or climb.value is None:
-        return
-    environment = facts[ENVIRONMENT]
-    shells = variables_of(environment).get(PRELOAD, "").replace(":", " ").split()
-    listed_here = [path for path in climb.value.preloaded if path not in shells]
-    if listed_here:
-        shown = Quote(source="/etc/ld.so.preload", text=" ".join(listed_here)[:300])
-        values = {"path": listed_here[0]} if len(listed_here) == 1 else {}
-    elif shells:
-        shown, values = variable_quote(environment, PRELOAD), {"variable": PRELOAD}
-    else:
-        return
-    yield Clue(cause="preloaded-library-interferes", quotes=merged(_opening(climb, opening), (shown,)), values=values)
-
-
-def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
-    climb = facts[LADDER]
-    refused = _refused(climb, "EPERM")
-    marks = facts[CONTAINER_MARKS] if refused else None
-    if marks is not None and marks.value and elsewhere(facts) is None:
-        quotes = merged(*(_opening(climb, opening) for opening in refused[:2]), marks.some()[:1])
-        yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
-
-
-def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An LXC container's rules allow the GPU's own devices, and for nvidia-uvm a number that it no longer has: it is drawn anew when the
-    module is loaded (Linux: Documentation/admin-guide/devices.txt, 234 to 254 and 384 to 511 are dynamic).
-    """
-    rules, nodes = facts.there(DEVICE_RULES), facts.there(DEVICE_NODES)
-    uvm = nodes.need().find(UVM) if nodes is not None else None
-    if rules is None or nodes is None or uvm is None or uvm.major is None:
-        return  # a container's configuration is known from texts alone
-    allowed = [rule for rule in rules.need().rules if rule.major != NVIDIA_MAJOR]
-    if len(allowed) == len(rules.need().rules) or not allowed or any(rule.major == uvm.major for rule in allowed):
-        return
-    old = next((rule for rule in allowed if _DYNAMIC(rule.major)), None)
-    if old is not None:
-        values = {"node": UVM, "major": str(uvm.major), "old_major": str(old.major), "lxc": rules.need().container or ""}
-        quotes = merged(nodes.line_of(uvm.line), rules.line_of(old.line))
-        yield Clue(cause="container-lost-devices", quotes=quotes, from_rung="init", values=values)
-
-
-def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
-    """The nodes that the kernel refused to open so."""
-    openings = climb.value.openings if climb.value is not None else ()
-    return [opening for opening in openings if opening.errno_name in errnos and not opening.intercepted]
-
-
-def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
-    lines = [quote for quote in fact.lines_with(opening.path) if opening.path in quote.text]
-    return tuple(lines[:1]) or (Quote(source="ladder", text=f"open {opening.path}: {opening.errno_name}"),)
-
-
 # ---------------------------------------------------------------- the line
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[DEVICE_NODES]
@@ -374,13 +208,13 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         device = fact.value.find(WSL_DEVICE) if fact.value is not None else None
         if device is None:
             return Line(f"no {WSL_DEVICE}", fact.some()[:1])
-        return Line(f"{WSL_DEVICE}: {_rights(device)}", fact.line_of(device.line))
+        return Line(f"{WSL_DEVICE}: {rights(device)}", fact.line_of(device.line))
     if fact.value is None or not fact.value.nodes:
         return Line("no /dev/nvidia* node", fact.some()[:1])
     found = needed(fact.value)
     by_rights: dict[str, list[str]] = {}
     for node in sorted(found, key=lambda node: (node.path != CONTROL, node.path == UVM, node.path)):
-        by_rights.setdefault(_rights(node), []).append(node.path.removeprefix("/dev/"))
+        by_rights.setdefault(rights(node), []).append(node.path.removeprefix("/dev/"))
     words = [f"{', '.join(names)}: {rights}" for rights, names in by_rights.items()]
     gone = [path for path in (CONTROL, UVM) if fact.whole and fact.value.find(path) is None]
     if fact.whole and not gpu_nodes(fact.value):
@@ -388,14 +222,6 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if gone:
         words.append(f"{listed(gone)} missing" + _note(facts, tuple(gone)))
     return Line("; ".join(words), merged(*(fact.line_of(node.line) for node in found[:4])) or fact.some()[:1])
-
-
-def _rights(node: DeviceNode) -> str:
-    if node.mode[7:9] == "rw":
-        return "read and write for everyone"
-    if node.mode[4:6] == "rw":
-        return f"read and write for group {node.group}"
-    return f"{node.mode} {node.owner} {node.group}"
 
 
 def _note(facts: Facts, gone: tuple[str, ...]) -> str:
@@ -421,12 +247,7 @@ CHECK = Check(
         Rule("device-nodes", (NO_UVM,), uvm_missing),
         Rule("device-nodes", (NO_UVM,), uvm_fails),
         Rule("device-nodes", (MISSING, NO_UVM), lead_elsewhere),
-        Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
-        Rule("device-nodes", ("mount-option-forbids",), on_mount_without_devices),
-        Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
-        Rule("libcuda", ("preloaded-library-interferes",), intercepted),
-        Rule("container", ("container-lost-devices",), lost_in_container),
-        Rule("container", ("container-lost-devices",), number_not_allowed),
+        *node_access.RULES,
     ),
     describe=describe,
 )  # fmt: skip

@@ -121,7 +121,7 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             # The entry that brought it is the user's to change; the file may be another's.
             folder = shadow.path.rsplit("/", shadow.module.count(".") + 1)[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
-            named = {"module": shadow.module, "path": shadow.path, **({"owner": shadow.owner} if shadow.owner is not None else {})}
+            named = {"module": shadow.module, "path": shadow.path, **({"owning_package": shadow.owner} if shadow.owner is not None else {})}
             values = {**named, **{name: text for name, text in brought.items() if text}}
             yield in_python(SHADOWED, fact, (quote, *quotes), values)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, passed, plural, rung_quote, variable_quote, variables_of
-from cudadoctor.checks.device_nodes import gpu_nodes
+from cudadoctor.checks.node_access import gpu_nodes
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown

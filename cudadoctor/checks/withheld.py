@@ -4,7 +4,6 @@ that this user may not read, and libraries on a mount that loads none (noexec). 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -57,7 +56,7 @@ NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation st
 REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
 WITHHELD = "kernel-interface-withheld"
 THREADS = "clone3"
-_CODES = {name: str(getattr(errno, name)) for name in ("EPERM", "EACCES", "ENOSYS")}
+_CODES = {"EPERM": "1", "EACCES": "13", "ENOSYS": "38"}  # of Linux, wherever a recording is read: include/uapi/asm-generic/errno.h
 # The last frame of a traceback, and an error without the name of a file behind it.
 _OF_SYSTEM = lazy(
     r'File "[^"\n]{1,1000}", line \d{1,7}[^\n]{0,200}\n(?P<frame>(?:(?! {2}File)[^\n]{0,400}\n){1,6}?)'

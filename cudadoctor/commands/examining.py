@@ -76,7 +76,7 @@ def _meant(options: dict[str, Any]) -> None:
         raise terminal.usage(f"--python: there is no {python}")
 
 
-def _warn_of_little_memory() -> None:
+def _mind_little_memory() -> None:
     """Before the kernel ends the examination, and no word of it is written. Where it surely would, nothing is begun."""
     from cudadoctor.sources import readers
 
@@ -116,7 +116,7 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     if live:
         from cudadoctor.sources import interpreters, keeping
 
-        _warn_of_little_memory()
+        _mind_little_memory()
         keeping.start_ahead()
         interpreters.look_ahead(options["python"])
         import cudadoctor.sources.host  # noqa: F401 - while the places of variables are listed, for which the child that judges waits

@@ -30,7 +30,7 @@ FOLDERS = ("causes", "recipes", "tables")
 def load() -> Knowledge:
     """The knowledge that comes with the package; one for the whole process. Reads every file once; nothing is decoded yet.
 
-    An installed package holds all files in one as JSON, which is read ten times as fast (.github/scripts/compiled.py makes it).
+    An installed package holds all files in one as JSON, which is decoded five times as fast (.github/scripts/compiled.py makes it).
     """
     root = os.path.dirname(os.path.abspath(__file__))
     texts: dict[str, str] = {}

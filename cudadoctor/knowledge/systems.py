@@ -16,7 +16,7 @@ class DistributionRow(Row, frozen=True, kw_only=True):
     codenames: dict[str, str] = msgspec.field(default_factory=dict)
     codename: str | None = None
     image: str | None = None  # rpm-ostree | transactional-update
-    ready_image: bool = False
+    ready_image: str | None = None
     repository: dict[str, str] | None = None
     series_only: tuple[str, ...] = ()
     toolkit: tuple[str, str] | None = None

@@ -64,7 +64,6 @@ _ITEMS = {
     "torch.cuda.is_available()": lazy(r"(?P<yes>True)?(?P<no>False)?$"),
     "torch.cuda.device_count()": lazy(r"(?P<yes>[1-9]\d?)?(?P<no>0)?$"),
     "torch.cuda.get_device_capability()": lazy(r"\((?P<major>\d{1,2}), (?P<minor>\d)\)$"),
-    "torch.cuda.get_device_capability(0)": lazy(r"\((?P<major>\d{1,2}), (?P<minor>\d)\)$"),
     "torch.cuda.get_arch_list()": lazy(r"\[(?P<architectures>'\w{4,14}'(?:, '\w{4,14}'){0,24})\]$"),
 }
 
@@ -124,7 +123,7 @@ def _said(line: str, before: str) -> dict[str, Any]:
 def _printed(line: str, before: str) -> dict[str, Any] | None:
     """The answers of `print(torch.cuda.is_available(), torch.version.cuda)`, by the order of its questions. None: this is no such line."""
     asked = _PRINT.search(before)
-    items = re.split(r", ?", asked["items"] or asked["typed"]) if asked is not None else []
+    items = re.split(r", ?", (asked["items"] or asked["typed"]).replace("(0)", "()")) if asked is not None else []  # GPU 0 is the default
     values = _VALUE.findall(line)
     if asked is None or len(items) != len(values) or not any(item in _ITEMS for item in items):
         return None

@@ -47,17 +47,17 @@ def parse_shown(text: Text) -> Output:
     """Every line that sets a variable in a file whose name is shown, in the text's order."""
     places: list[tuple[int, SetIn]] = []
     readers: dict[str, str] = {}  # a file to the unit that reads it
-    path, first = None, 0
+    path, first, by_grep = None, 0, False
     for number, line in enumerate(text.plain_lines, 1):
         opened = _opened(line)
         if opened is not None:
-            path, first = opened, number
+            path, first, by_grep = opened, number, False
         elif is_prompt(line):
             searched = _GREP.match((command(line) or root_command(line) or "").strip())
-            path, first = (searched["path"] if searched is not None else None), 0
+            path, by_grep = searched["path"] if searched is not None else None, True
         elif (found := _FOUND.match(line)) is not None:
             places += _set(number, found["path"], int(found["number"]), found["rest"])
-        elif path is not None and first == 0:  # grep -n numbers the lines of the file itself
+        elif path is not None and by_grep:  # which numbers the lines of the file itself
             numbered = _NUMBERED.match(line)
             places += _set(number, path, int(numbered["number"]), numbered["rest"]) if numbered is not None else ()
         elif path is not None:

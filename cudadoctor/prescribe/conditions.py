@@ -24,13 +24,12 @@ from cudadoctor.model.values import (
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
-    PROCESSES,
     SECURE_BOOT,
     TOOLKITS,
     USER,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip, processes
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.families import OF_REPOSITORY
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
@@ -258,45 +257,12 @@ def _by_variable(variable: str, key: str) -> Condition:
     return lambda case: case.variable(variable) is not None or not _config_line(case, key)
 
 
-# ---------------------------------------------------------------- schedulers and processes
+# ---------------------------------------------------------------- schedulers and rights
 def _scheduler(*names: str) -> Condition:
     return lambda case: any(case.variable(name) is not None for name in names)
 
 
 SLURM, PBS, LSF = _scheduler("SLURM_JOB_ID", "SLURM_JOBID"), _scheduler("PBS_JOBID"), _scheduler("LSB_JOBID")
-
-
-def _reachable(case: Case) -> bool:
-    return case.pid is not None and case.process is not None and not case.process.namespaced
-
-
-def _mine(case: Case) -> bool:
-    return case.is_root or (case.process is not None and case.process.own is True)
-
-
-def _elsewhere(case: Case) -> bool:
-    """A list of all processes has it in another namespace, or not at all. A table in a text shows what was asked for."""
-    listed = case.get(PROCESSES)
-    if case.pid is None or listed is None or listed.provider == "ps":
-        return False
-    return not _reachable(case)
-
-
-def _may_end(case: Case) -> bool:
-    return _reachable(case) and _mine(case) and not _defunct(case) and not _service(case)
-
-
-def _told_by_text(case: Case) -> bool:
-    listed = case.get(PROCESSES)
-    return listed is not None and listed.provider == "ps" and case.value("start_time") is None
-
-
-def _defunct(case: Case) -> bool:
-    return _reachable(case) and case.process is not None and case.process.state == "defunct"
-
-
-def _service(case: Case) -> bool:
-    return _reachable(case) and case.process is not None and case.process.service is True
 
 
 def _is_root(case: Case) -> bool:
@@ -417,14 +383,7 @@ CONDITIONS: dict[str, Condition] = {
     "lsf": LSF,
     "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,
     "default-gpu-free": lambda case: free_gpu.default_free(case) is not None,
-    "process-known": lambda case: case.pid is not None,
-    "process-may-be-ended": lambda case: _may_end(case) and not _told_by_text(case),
-    # A text's table has no moment of the start that a command could compare.
-    "process-mine-by-text": lambda case: _may_end(case) and _told_by_text(case),
-    "process-defunct": lambda case: _defunct(case) and _mine(case),
-    "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
-    "process-elsewhere": _elsewhere,
-    "process-of-service": lambda case: _service(case) and _mine(case),
+    **processes.CONDITIONS,
     **kernel_module.CONDITIONS,
     **PLACES,
     **SETTINGS,

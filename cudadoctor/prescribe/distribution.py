@@ -21,14 +21,13 @@ _FAMILIES = {"ubuntu": "ubuntu", "debian": "debian", "rhel": "rhel", "centos": "
              "opensuse": "suse", "sles": "suse", "nixos": "nixos"}  # fmt: skip
 # Variants of Fedora's VARIANT_ID that are images.
 _IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "coreos", "iot", "atomic", "ostree", "bazzite", "bluefin", "aurora")
-_SIGNED = "ostree-image-signed:docker://"
 _HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, "workstation": False, "laptop": False}
 _WSL = ("wsl", "wsl1", "wsl2")
 _SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
 _WORDS = lazy(r"[a-z0-9][a-z0-9.]*")
 _GLUED = lazy(r"([a-z]{1,40})(\d[\d.]{0,20})")
 _SERVICE_PACK = lazy(r"sp(\d)")
-_TREE = lazy(r"[/:@]+")
+_TREE, _FROM = lazy(r"[/:@]+"), "docker://"
 # Universal Blue's images with NVIDIA's driver: NAME-nvidia and NAME-nvidia-open.
 _VARIANT = lazy(r"-nvidia(?:-open)?(?=[:@]|$)")
 # How Debian and Ubuntu call their releases besides the codename.
@@ -155,7 +154,7 @@ def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distributio
         made = _made(row, row.id, version, None, knowledge, wsl=False, headless=made.headless)
     plain = made.ready_image
     if plain is not None and ":" in tree:
-        plain = f"{_SIGNED}{_VARIANT.sub('', tree.rpartition('docker://')[2])}"
+        plain = f"{plain.partition(_FROM)[0]}{_FROM}{_VARIANT.sub('', tree.rpartition(_FROM)[2])}"
     return msgspec.structs.replace(made, image=made.image or "rpm-ostree", ready_image=plain)
 
 
@@ -215,7 +214,7 @@ def _made(
         version=version,
         codename=mapped,
         image=row.image,
-        ready_image=f"{_SIGNED}ghcr.io/ublue-os/{row.id}:stable" if row.ready_image else None,
+        ready_image=row.ready_image,
         wsl=wsl,
         headless=headless,
         repository=repository,

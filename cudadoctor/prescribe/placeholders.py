@@ -17,14 +17,13 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
-    PROCESSES,
     SMI,
     TOOLKITS,
     USER,
     WSL_DISTRIBUTIONS,
 )
 from cudadoctor.model.version import ComputeCapability
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, processes, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
@@ -77,6 +76,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
+        (("owning_package",), r"[A-Za-z0-9][\w.-]{0,100}"),
         # It goes into the loader's own list: a folder of the system's.
         (
             ("libcuda_folder",),
@@ -157,7 +157,6 @@ def _files(case: Case) -> Found:
     path = case.value("path") or (case.python.shadows[0].path if case.python is not None and case.python.shadows else None)
     yield "path", path
     yield "software", path
-    yield "owner", case.value("owner")
     if path is not None:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)
@@ -201,15 +200,24 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
-    yield from (
-        (name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages", "kernel_compiler", "submit", "repository")
-    )
+
+
+# What a rule found and a step names as it is.
+_STATED = (
+    "place", "option", "opposite", "own", "packages", "owning_package", "byte_code", "startup_file", "kernel_compiler",
+    "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc",
+)  # fmt: skip
+
+
+def _stated(case: Case) -> Found:
+    yield from ((name, case.value(name)) for name in _STATED)
     yield "wrong_value", case.value("value")
-    yield from ((name, case.value(name)) for name in ("mig_resources", "l4t", "l4t_major"))
     yield "l4t_image", case.value("image") if case.value("l4t") else None
+
+
+def _managed(case: Case) -> Found:
     yield "wsl_distribution", _of_wsl_1(case)
     yield "drained_node", case.get(DRAINED_NODE)
-    yield from ((name, case.value(name)) for name in ("major", "old_major", "lxc", "byte_code", "startup_file"))
 
 
 def _of_wsl_1(case: Case) -> str | None:
@@ -226,32 +234,6 @@ def node_group(case: Case) -> str | None:
         if node.path.startswith("/dev/nvidia") and node.group not in ("root", "0", ""):
             return node.group
     return None
-
-
-# ---------------------------------------------------------------- processes
-def _process(case: Case) -> Found:
-    if case.pid is None:
-        return
-    yield "pid", str(case.pid)
-    process = case.process
-    start = process.start_time if process is not None else None
-    if start is None and case.value("pid") == str(case.pid):
-        stated = case.value("start_time") or ""
-        start = float(stated) if re.fullmatch(r"\d{1,12}(\.\d+)?", stated) else None
-    yield from _start("start", start)
-    yield "owner", (process.user if process is not None else None) or case.value("user")
-    if process is not None and process.ppid is not None and process.ppid > 1:
-        table = case.get(PROCESSES)
-        parent = table.find(process.ppid) if table is not None else None
-        yield "parent", str(process.ppid)
-        yield from _start("parent_start", parent.start_time if parent is not None else None)
-
-
-def _start(name: str, start: float | None) -> Found:
-    """Two seconds of grace on both sides: ps and the process table round differently."""
-    if start is not None and start == start and 0 < start < 10**11:
-        yield f"{name}_low", str(int(start) - 2)
-        yield f"{name}_high", str(int(start) + 2)
 
 
 # ---------------------------------------------------------------- Python
@@ -360,6 +342,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, kernel_module.values, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values,
-    one_recipe.values, settings.values, fabric_manager, docker,
+    driver, kernel_module.values, libraries, linux_driver, _files, _people, _stated, _managed, processes.values, _python, frameworks.values,
+    free_gpu.values, one_recipe.values, settings.values, fabric_manager, docker,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudadoctor.checks import device_nodes, driver_fit, visible_devices
+from cudadoctor.checks import driver_fit, node_access, visible_devices
 from cudadoctor.judge.assemble.rows import said
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
@@ -54,7 +54,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         stuck = " and could not be ended" if hang.uninterruptible else ""
         slow = hang.item == "nvidia-smi" and _driver_answers(facts)
         out.append(f"{hang.what} gave no answer within {round(hang.seconds, 1):g} s{stuck}{_SLOW if slow else ''}.")
-    out.extend(one for one in (device_nodes.note(facts), visible_devices.note(facts)) if one is not None)
+    out.extend(one for one in (node_access.note(facts), visible_devices.note(facts)) if one is not None)
     out.extend(_spaced(facts, knowledge))
     out.extend(_history(judged))
     if judged.not_now is not None:

@@ -189,9 +189,8 @@ DEVICE_RULES = Key[DeviceRules]("device-rules")
 USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
 BOOTED_IMAGE = Key[str]("booted-image")  # what OSTree or bootc booted, a name or a reference; empty where only the kind is said
-BOOT_LOADER = Key[str](
-    "boot-loader"
-)  # grub | systemd-boot | proxmox-boot-tool (systemd-boot, kept by that): where the running kernel has its parameters from
+# grub | systemd-boot | proxmox-boot-tool (systemd-boot, kept by that): where the running kernel has its parameters from
+BOOT_LOADER = Key[str]("boot-loader")
 KEEPING_OUT = Key[str]("keeping-out")  # the kernel's parameter by which nvidia is not loaded
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
-from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
+from cudadoctor.checks.node_access import CONTROL, FIRST, allowed, gpu_nodes, needed
+from cudadoctor.checks.node_access import UVM as MEMORY_NODE
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.withheld import tight
 from cudadoctor.knowledge.load import Knowledge

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.container import linux_packages
-from cudadoctor.checks.device_nodes import CONTROL, FIRST
+from cudadoctor.checks.node_access import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve

@@ -1,0 +1,81 @@
+"""Steps that speak of one process: whether it may be ended and by whom, and what a command compares before it ends one."""
+
+from __future__ import annotations
+
+import re
+
+from cudadoctor.model.values import PROCESSES
+from cudadoctor.prescribe.case import Case, Condition
+from cudadoctor.prescribe.shells import Found
+
+
+def _reachable(case: Case) -> bool:
+    return case.pid is not None and case.process is not None and not case.process.namespaced
+
+
+def _mine(case: Case) -> bool:
+    return case.is_root or (case.process is not None and case.process.own is True)
+
+
+def _defunct(case: Case) -> bool:
+    return _reachable(case) and case.process is not None and case.process.state == "defunct"
+
+
+def _service(case: Case) -> bool:
+    return _reachable(case) and case.process is not None and case.process.service is True
+
+
+def _may_end(case: Case) -> bool:
+    return _reachable(case) and _mine(case) and not _defunct(case) and not _service(case)
+
+
+def _of_ps(case: Case) -> bool:
+    """A text's table is what is known of processes: it shows those that were asked for, and not all say when they began."""
+    listed = case.get(PROCESSES)
+    return listed is not None and listed.provider == "ps"
+
+
+def _without_start(case: Case) -> bool:
+    return _of_ps(case) and case.value("start_time") is None
+
+
+def _elsewhere(case: Case) -> bool:
+    """A list of all processes has it in another namespace, or not at all."""
+    return case.pid is not None and case.told(PROCESSES) and not _of_ps(case) and not _reachable(case)
+
+
+CONDITIONS: dict[str, Condition] = {
+    "process-known": lambda case: case.pid is not None,
+    "process-may-be-ended": lambda case: _may_end(case) and not _without_start(case),
+    # There is no moment of its start that a command could compare.
+    "process-mine-by-text": lambda case: _may_end(case) and _without_start(case),
+    "process-defunct": lambda case: _defunct(case) and _mine(case),
+    "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
+    "process-elsewhere": _elsewhere,
+    "process-of-service": lambda case: _service(case) and _mine(case),
+}
+
+
+def values(case: Case) -> Found:
+    if case.pid is None:
+        return
+    yield "pid", str(case.pid)
+    process = case.process
+    start = process.start_time if process is not None else None
+    if start is None and case.value("pid") == str(case.pid):
+        stated = case.value("start_time") or ""
+        start = float(stated) if re.fullmatch(r"\d{1,12}(\.\d+)?", stated) else None
+    yield from _start("start", start)
+    yield "owner", (process.user if process is not None else None) or case.value("user")
+    if process is not None and process.ppid is not None and process.ppid > 1:
+        table = case.get(PROCESSES)
+        parent = table.find(process.ppid) if table is not None else None
+        yield "parent", str(process.ppid)
+        yield from _start("parent_start", parent.start_time if parent is not None else None)
+
+
+def _start(name: str, start: float | None) -> Found:
+    """Two seconds of grace on both sides: ps and the process table round differently."""
+    if start is not None and start == start and 0 < start < 10**11:
+        yield f"{name}_low", str(int(start) - 2)
+        yield f"{name}_high", str(int(start) + 2)
