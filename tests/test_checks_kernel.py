@@ -695,6 +695,12 @@ def test_an_access_list_is_not_printed_by_ls() -> None:
     assert "device-permission-denied" in judged(host(untried))[1]
 
 
+def test_an_access_list_may_shut_out_a_user_whom_the_mode_lets_in() -> None:
+    listed = {**CLOSED, DEVICE_NODES: make.nodes(*ALL_NODES, mode="crw-rw-rw-+")}
+    assert causes(host(listed)) == {"device-permission-denied"}
+    assert "device-permission-denied" not in causes(host({**listed, LADDER: make.ladder("init", code=100)}))  # it let this user in
+
+
 def test_caps_nodes_are_not_needed() -> None:
     closed = make.nodes(*ALL_NODES)
     extra = make.DeviceNodes(nodes=(*closed.nodes, make.node("/dev/nvidia-caps/nvidia-cap1", "cr--------")))

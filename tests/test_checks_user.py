@@ -284,6 +284,9 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         {PYTHON: with_numba(refused=(Refused(path="/scratch", why="noexec"),)), LADDER: climb("numba-kernel", output=NOT_MAPPED)}, (LADDER,),
     ),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
+    "system-library-missing": (
+        {LADDER: climb("numba-kernel", output="ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: file too short")}, (LADDER,),
+    ),
     "python-package-damaged": ({LADDER: msgspec.structs.replace(climb("numba-kernel", output=HALF_GONE), installed=(CUT,))}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
@@ -517,6 +520,41 @@ def test_a_package_whose_library_is_damaged(reason: str) -> None:
     output = OF_LLVMLITE.format(f"{OWN_LIBRARY}: {reason}")
     values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
     assert (values["module"], values["package"]) == ("llvmlite.binding.libllvmlite", "llvmlite")
+
+
+LOADING = """Fatal Python error: Bus error
+
+Current thread 0x00007f5cdc09a140 (most recent call first):
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 379 in __init__
+  File "/venv/lib/python3.12/site-packages/llvmlite/binding/ffi.py", line 125 in _load_lib
+  File "/venv/lib/python3.12/site-packages/llvmlite/binding/ffi.py", line 150 in _lib
+"""
+
+
+def test_a_package_whose_library_ends_the_process_that_loads_it() -> None:
+    """Cut in half the loader still maps it, and reading on is a bus error."""
+    values = clue("python-package-broken", {LADDER: climb("numba-kernel", status="crash", output=LOADING)}).values
+    assert values["package"] == "llvmlite"
+    computing = LOADING.replace("/usr/lib/python3.12/ctypes/__init__.py", "/venv/lib/python3.12/site-packages/llvmlite/ir/x.py")
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", status="crash", output=computing)})
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("/lib/x86_64-linux-gnu/libstdc++.so.6: file too short", "/lib/x86_64-linux-gnu/libstdc++.so.6"),
+        ("/usr/lib64/libz.so.1.3.1: invalid ELF header", "/usr/lib64/libz.so.1.3.1"),
+        ("libgcc_s.so.1: cannot open shared object file: No such file or directory", None),
+    ],
+)
+def test_a_library_of_the_system_that_cannot_be_used(words: str, path: str | None) -> None:
+    found = clue("system-library-missing", {LADDER: climb("numba-kernel", output=OF_LLVMLITE.format(words))})
+    assert found.values.get("path") == path
+
+
+def test_a_library_from_elsewhere_is_not_the_systems() -> None:
+    for words in ("/opt/app/lib/libstdc++.so.6: file too short", "libmine.so.1: cannot open shared object file: No such file or directory"):
+        assert "system-library-missing" not in causes({LADDER: climb("numba-kernel", output=OF_LLVMLITE.format(words))})
 
 
 @pytest.mark.parametrize(

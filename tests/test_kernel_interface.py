@@ -52,6 +52,12 @@ def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(text) == ["/proc"]
 
 
+def test_the_proc_of_another_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """bwrap --unshare-pid without --proc: /proc is there and counts processes otherwise."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert refused(kernel_interface.read_kernel_interface("")) == ["/proc"]
+
+
 # Answers so to every ioctl of type 'F', NVIDIA's own: struct sock_filter is code, jt, jf, k (linux/filter.h).
 FILTERED = """
 import ctypes, struct, sys

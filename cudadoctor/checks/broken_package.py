@@ -20,6 +20,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
 
 BROKEN, DAMAGED, DETACHED = "python-package-broken", "python-package-damaged", "python-environment-detached"
+SYSTEM = "system-library-missing"
 # The worker's words on an environment that this Python does not see (workers/numba_found.py).
 _LOST = lazy(
     r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg|(?P<link>/[^\n]{1,500}) leads to (?P<own>/[^\n]{1,500}), and called so it does not see"
@@ -28,6 +29,9 @@ _LOST = lazy(
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _CRASHED = "Current thread "  # faulthandler, in the most recent call first
+_LOADS = lazy(
+    r'in create_module$|[/\\]ctypes[/\\]__init__\.py", line \d{1,7} in __init__$'
+)  # Python loads an extension, or ctypes a library
 _BEGINS = "Traceback (most recent call last):"
 # Compiled or plain source that was cut short or overwritten (Python/marshal.c, Lib/importlib/_bootstrap_external.py) is one too.
 _ENDS = lazy(
@@ -44,6 +48,11 @@ _DAMAGED = lazy(
 )
 # ImportError: /opt/lib/libstdc++.so.6: file too short. Whoever put that folder in the loader's way did it, and no package.
 _ELSEWHERE = lazy(rf"^(?!/[^\n:]{{0,900}}(?:site|dist)-packages/)/[^\n:]{{1,900}}: (?:{UNUSABLE})")
+# The same below the system's own folders, where a package of the operating system put it; and what every wheel takes from there (PEP 600).
+_OF_SYSTEM = lazy(
+    rf"(?<!\S)(?P<path>/(?:usr/)?lib(?:32|64)?/[^\s:]{{1,300}}\.so[.\d]{{0,20}}): (?P<why>{UNUSABLE})"
+    rf"|(?<!\S)(?P<name>lib(?:stdc\+\+|gcc_s|z|atomic|expat)\.so\.\d{{1,3}}): (?P<gone>{NOT_THERE})"
+)
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
@@ -85,9 +94,10 @@ def of_crash(output: str) -> Broken | None:
     """What Python's own stack says where it crashed as it loaded a library of a package: that file is cut short, or foreign."""
     _, _, stack = output.partition(_CRASHED)
     lines = stack.split("\n")[1:]
-    if not any(line.endswith("in create_module") for line in lines[:3]):
+    if not any(_LOADS.search(line) for line in lines[:3]):
         return None
-    loading = (match["path"] for match in map(_FRAME.match, lines) if match is not None and "<frozen" not in match["path"])
+    callers = (match["path"] for line in lines if (match := _FRAME.match(line)) is not None and not _LOADS.search(line))
+    loading = (path for path in callers if "<frozen" not in path)
     return _of_block(list(loading)[:1], "crash", f"{output.split(_CRASHED)[0].splitlines()[0]}, while a library of it was loaded")
 
 
@@ -147,6 +157,18 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
 
 
+def of_system(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's import fails at a library that belongs to the operating system, which the loader does not find or cannot use."""
+    climb = facts[LADDER]
+    for result in broken(climb.value, "numba-kernel"):
+        said = _OF_SYSTEM.search(result.output)
+        if said is not None:
+            values = {"path": said["path"] or "", "cxx": "yes" if "libstdc++" in said[0] else ""}
+            values = {name: text for name, text in values.items() if text}
+            yield Clue(cause=SYSTEM, quotes=(rung_quote(climb, result),), seen="failed", values=values)
+            return
+
+
 def damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba's import fails, and a file that the error names last is not what was installed (workers/installed_files.py)."""
     climb = facts[LADDER]
@@ -181,4 +203,9 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield in_python(DETACHED, facts[PYTHON], quotes, {name: text for name, text in named.items() if text})
 
 
-RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DAMAGED,), damaged), Rule("python", (DETACHED,), detached))
+RULES = (
+    Rule("python", (BROKEN,), rule),
+    Rule("python", (DAMAGED,), damaged),
+    Rule("python", (SYSTEM,), of_system),
+    Rule("python", (DETACHED,), detached),
+)

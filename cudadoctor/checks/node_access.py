@@ -111,12 +111,13 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     fact = facts[USER]
     user = fact.need()
-    closed = [node for node in needed(nodes.value) if not allowed(node, user, facts)]
+    closed = [node for node in needed(nodes.value) if node.mode.endswith("+") or not allowed(node, user, facts)]
     climb = told(facts, LADDER, nodes) if closed else None
     if not closed or passed(climb, "init"):
         return
     # What came of opening it counts for more than its mode; None: it opened.
     tried = {opening.path: opening.errno_name for opening in (climb.openings if climb is not None else ())}
+    closed = [node for node in closed if tried.get(node.path) == "EACCES" or not allowed(node, user, facts)]
     stuck = [node for node in closed if tried.get(node.path, "not tried") is not None]
     surely = [node for node in stuck if not node.mode.endswith("+") or tried.get(node.path) == "EACCES"]
     if stuck and not surely:

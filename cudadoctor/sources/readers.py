@@ -96,7 +96,15 @@ def _long(path: str, *, followed: bool = False) -> str:
     else:
         size = str(info.st_size)
     target = f" -> {os.readlink(path)}" if stat.S_ISLNK(info.st_mode) else ""
-    return f"{stat.filemode(info.st_mode)} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
+    return f"{stat.filemode(info.st_mode)}{'+' if _has_access_list(path) else ''} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
+
+
+def _has_access_list(path: str) -> bool:
+    """Whether somebody named users or groups beside owner and group (setfacl): mode bits are not the whole truth then."""
+    try:
+        return hasattr(os, "getxattr") and bool(os.getxattr(path, "system.posix_acl_access"))
+    except OSError:
+        return False
 
 
 def _name(number: int, *, group: bool = False) -> str:

@@ -37,7 +37,7 @@ EXACT = (
 PREFIXES = ("numba-cuda", "nvidia-", "cuda-", "cupy", "jax-", "tensorflow", "onnxruntime")
 WITH_REQUIREMENTS = ("numba", "numba-cuda")
 ESSENTIAL = ("numba", "numba-cuda", "llvmlite", "numpy")
-MODULES = ("numba", "numba_cuda", "llvmlite", "llvmlite/binding", "numpy", "cuda")
+MODULES = ("numba", "numba_cuda", "llvmlite", "numpy", "cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
 OF_CUDA = ("bindings", "core", "pathfinder")  # the parts of the namespace `cuda` that numba-cuda imports
@@ -135,8 +135,10 @@ def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[s
 def report_refused(installed: dict[str, Distribution]) -> None:
     """Packages that a kernel of Numba's needs and this user may not read, or the kernel loads no library from."""
     folders = {entry.folder for name, entry in installed.items() if name in ESSENTIAL}
-    packages = [os.path.join(folder, name) for folder in sorted(folders) for name in ("", *MODULES)]
-    sibling("refused_places").report(emit, packages, [path for path in packages if os.path.isdir(path)])
+    tops = [os.path.join(folder, name) for folder in sorted(folders) for name in ("", *MODULES)]
+    parts = (os.path.join(top, part) for top in tops if top.endswith(MODULES) for part in listing(top) if "." not in part)
+    packages = [*tops, *(part for part in parts if os.path.isdir(part) and not part.endswith("__pycache__"))]
+    sibling("refused_places").report(emit, packages, [path for path in tops if os.path.isdir(path)])
 
 
 def shadows(folder: str) -> Iterator[tuple[str, str]]:
