@@ -1,4 +1,6 @@
-"""The running kernel: `uname -a`, `uname -r` with its answer, /proc/version, and the first line of Manjaro's `mhwd-kernel -li`."""
+"""The running kernel: `uname -a`, `uname -r` with its answer, /proc/version, and the lines in which Manjaro's
+`mhwd-kernel -li`, `inxi -S` and Proxmox VE's `pveversion` tell it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from cudadoctor.parsers.shell import root_command
 _UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
 _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
-_MHWD = lazy(r"^\s{0,16}Currently running: (?P<release>\d{1,3}\.\d{1,4}\.\S{1,100}) \(linux[\w-]{1,20}\)$")
+_TOLD = lazy(
+    r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
+    r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
+)
 _RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 
@@ -18,9 +23,9 @@ def parse(text: Text) -> Output:
     """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
     lines = text.plain_lines
     for number, line in enumerate(lines, 1):
-        if "Linux " not in line and "uname" not in line and "running: " not in line:
+        if not any(word in line for word in ("Linux ", "uname", "running", "Kernel: ")):
             continue
-        full, version = _UNAME.match(line), _PROC_VERSION.match(line) or _MHWD.match(line)
+        full, version = _UNAME.match(line), _PROC_VERSION.match(line) or _TOLD.match(line)
         if full is not None:
             machines = _MACHINE.findall(f" {full['rest']}")
             kernel = Kernel(system="Linux", release=full["release"], machine=machines[-1] if machines else None)
@@ -40,5 +45,5 @@ PARSER = Parser(
     reads=("uname", "proc-version"),
     keys=(KERNEL.name,),
     parse=parse,
-    wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a", "Currently running: "),
+    wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a", "Currently running: ", "Kernel: ", "(running kernel: "),
 )
