@@ -105,7 +105,9 @@ def _stays(case: Case) -> bool:
 def _on_disk(case: Case) -> set[str]:
     """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds it."""
     files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
-    built = {entry.version for entry in case.get(DKMS) or () if entry.state.startswith("installed") and running(case) in (entry.kernel, None)}
+    built = {
+        entry.version for entry in case.get(DKMS) or () if entry.state.startswith("installed") and running(case) in (entry.kernel, None)
+    }
     held = (_VERSION.search(package.version) for package in case.packages if _HOLDS_MODULE.search(package.name))
     return files or built or {found[0] for found in held if found is not None}
 

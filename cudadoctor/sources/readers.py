@@ -96,7 +96,8 @@ def _long(path: str, *, followed: bool = False) -> str:
     else:
         size = str(info.st_size)
     target = f" -> {os.readlink(path)}" if stat.S_ISLNK(info.st_mode) else ""
-    return f"{stat.filemode(info.st_mode)}{'+' if _has_access_list(path) else ''} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
+    mode = stat.filemode(info.st_mode) + ("+" if _has_access_list(path) else "")
+    return f"{mode} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
 
 
 def _has_access_list(path: str) -> bool:
