@@ -552,6 +552,15 @@ def test_a_library_of_the_system_that_cannot_be_used(words: str, path: str | Non
     assert found.values.get("path") == path
 
 
+def test_the_drivers_own_library_lies_on_a_mount_without_execution() -> None:
+    climbed = climb("libcuda", output="libcuda.so.1: failed to map segment from shared object")
+    found = clue(
+        "mount-option-forbids", {LADDER: msgspec.structs.replace(climbed, refused=(Refused(path="/opt/nv/libcuda.so.1", why="noexec"),))}
+    )
+    assert found.values["place"] == "/opt/nv/libcuda.so.1"
+    assert "mount-option-forbids" not in causes({LADDER: climbed})
+
+
 def test_a_library_from_elsewhere_is_not_the_systems() -> None:
     for words in ("/opt/app/lib/libstdc++.so.6: file too short", "libmine.so.1: cannot open shared object file: No such file or directory"):
         assert "system-library-missing" not in causes({LADDER: climb("numba-kernel", output=OF_LLVMLITE.format(words))})

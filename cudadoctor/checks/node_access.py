@@ -125,7 +125,13 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if surely:
         node = surely[0]
         quotes = merged(*(nodes.line_of(one.line) for one in surely[:2]), fact.some()[:1])
-        values = {"node": node.path, "group": node.group, "mode": node.mode, "user": user.name}
+        values = {
+            "node": node.path,
+            "group": node.group,
+            "mode": node.mode,
+            "user": user.name,
+            **({"acl": "yes", "place": node.path} if allowed(node, user, facts) else {}),
+        }
         yield Clue(cause="device-permission-denied", quotes=quotes, values=values)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import any_of, broken, rung_quote, spoken
+from cudadoctor.checks.common import any_of, broken, rung_quote, spoken, variables_of
 from cudadoctor.checks.reading import statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -17,6 +17,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
     CGROUP_LIMITS,
+    ENVIRONMENT,
     KERNEL_INTERFACE,
     KILLED_FOR_MEMORY,
     KILLED_FOR_MEMORY_AFTER,
@@ -25,9 +26,11 @@ from cudadoctor.model.values import (
     NVML,
     OF_PYTHON,
     PYTHON,
+    Ladder,
     Limit,
     Refused,
     RungName,
+    RungResult,
 )
 
 CEILING = "process-limits"
@@ -195,7 +198,7 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     shown, code = failure
     of_driver = [entry for entry in fact.value if entry.name not in OF_PYTHON]
-    refused = [entry for entry in of_driver if entry.name != THREADS or not _few_processes(facts)]
+    refused = [entry for entry in of_driver if entry.name != THREADS or not (_few_processes(facts) or _preloads(facts))]
     names = [entry.name for entry in refused]
     if refused and (code != NO_DEVICE or IOCTL in names):
         values = {"call": ", ".join(names), **({"proc": "yes"} if names[0].startswith("/proc") else {})}
@@ -233,9 +236,15 @@ def _few_processes(facts: Facts) -> bool:
     return any(entry is not None and entry.name in PROCESSES for entry in low)
 
 
+def _preloads(facts: Facts) -> bool:
+    """Whether a library stands between programs and the C library, which may refuse a thread as well as the kernel does."""
+    environment = facts.there(ENVIRONMENT)
+    return environment is not None and bool(variables_of(environment).get("LD_PRELOAD"))
+
+
 # ---------------------------------------------------------------- files
-def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A rung failed that needs a place which may not be read."""
+def _in_the_way(facts: Facts, why: Literal["unreadable", "noexec"]) -> Iterator[tuple[Refused, Fact[Ladder], RungResult]]:
+    """The places that are closed so, each with the rung that failed and needs it."""
     python = facts.value(PYTHON)
     climb = facts[LADDER] if python is not None and python.refused else facts.there(LADDER)
     if climb is None:
@@ -246,25 +255,24 @@ def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     )
     for rung, places in needed:
         failed = broken(climb.value, rung)
-        for place in places if failed else ():
-            if place.why == "unreadable":
-                quotes = (spoken(place.path, place.line, f"{place.path}: this user may not read it"), rung_quote(climb, failed[0]))
-                yield Clue(cause=UNREADABLE, quotes=quotes, from_rung=rung, values={"path": place.path})
-                return
+        yield from ((place, climb, failed[0]) for place in places if failed and place.why == why)
+
+
+def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A rung failed that needs a place which may not be read."""
+    for place, climb, failed in _in_the_way(facts, "unreadable"):
+        quotes = (spoken(place.path, place.line, f"{place.path}: this user may not read it"), rung_quote(climb, failed))
+        yield Clue(cause=UNREADABLE, quotes=quotes, from_rung=failed.rung, values={"path": place.path})
+        return
 
 
 def not_executable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A library could not be mapped, and it lies on a mount with noexec."""
-    python = facts.value(PYTHON)
-    if python is None or not python.refused:
-        return
-    climb = facts[LADDER]
-    failed = [result for result in broken(climb.value, "numba-kernel") if _NOT_MAPPED in (result.output or "")]
-    for place in python.refused if failed else ():
-        if place.why == "noexec":
-            quotes = (rung_quote(climb, failed[0]), spoken(place.path, place.line, f"{place.path}: mounted with the option noexec"))
+    for place, climb, failed in _in_the_way(facts, "noexec"):
+        if _NOT_MAPPED in failed.output:
+            quotes = (rung_quote(climb, failed), spoken(place.path, place.line, f"{place.path}: mounted with the option noexec"))
             values = {"place": place.path, "option": "noexec", "opposite": "exec"}
-            yield Clue(cause=MOUNT, quotes=quotes, from_rung="numba-kernel", values=values)
+            yield Clue(cause=MOUNT, quotes=quotes, from_rung=failed.rung, values=values)
             return
 
 

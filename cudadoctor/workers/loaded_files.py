@@ -72,6 +72,7 @@ def kernel_opens(path: str) -> bool:
 
 
 def report_unreadable(emit: Callable[..., None]) -> None:
-    """Where libcuda could not be loaded: copies of it that this process may not read."""
+    """Where libcuda could not be loaded: copies of it that this process may not read, or that lie on a mount from which none is loaded."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + list(FOLDERS)
-    sibling("refused_places").report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])
+    copies = [os.path.join(folder, "libcuda.so.1") for folder in folders if folder]
+    sibling("refused_places").report(emit, copies, dict.fromkeys(os.path.realpath(path) for path in copies if os.path.exists(path)))
