@@ -453,7 +453,7 @@ def test_a_call_of_python_that_a_filter_refuses() -> None:
 
 def test_what_is_no_libcuda_but_is_called_so() -> None:
     named = msgspec.structs.replace(climb("init", output="libcuda has no function cuInit"), library_path="/opt/lib/libcudart.so.13")
-    assert clue("driver-libraries-incomplete", {LADDER: named}).values["library"] == "/opt/lib/libcudart.so.13"
+    assert clue("driver-libraries-incomplete", {LADDER: named}).quotes[1].text == "loaded /opt/lib/libcudart.so.13"
 
 
 def test_a_stub_that_numba_alone_loads() -> None:
@@ -687,9 +687,9 @@ def test_a_libcuda_outside_the_path_is_named() -> None:
     found = clue(
         "libcuda-missing", {**FAULTS["libcuda-missing"][0], DRIVER_FILES: make.libraries("libcuda.so.1", folder="/opt/nvidia/lib")}
     )
-    assert found.values["libcuda_folder"] == "/opt/nvidia/lib"
+    assert found.values["path"] == "/opt/nvidia/lib/libcuda.so.1"
     stub_only = {DRIVER_FILES: make.libraries("libcuda.so", folder="/usr/local/cuda/lib64/stubs"), LIBRARIES: make.libraries()}
-    assert "libcuda_folder" not in clue("libcuda-missing", {**FAULTS["libcuda-missing"][0], **stub_only}).values
+    assert "path" not in clue("libcuda-missing", {**FAULTS["libcuda-missing"][0], **stub_only}).values
 
 
 def test_what_the_loader_says_decides() -> None:
@@ -752,7 +752,7 @@ def test_nothing_needs_a_toolkit() -> None:
 @pytest.mark.parametrize("name", ["nvvm", "libdevice", "nvrtc"])
 def test_each_part_that_numba_cuda_needs(name: str) -> None:
     found = clue("toolkit-missing", {TOOLKITS: toolkits(components=parts(missing=(name,))), **FAILED})
-    assert (found.values["parts"], found.subject) == (name, SUBJECT)
+    assert (f"{name}: not found" in found.quotes[0].text, found.subject) == (True, SUBJECT)
 
 
 def test_parts_that_it_does_not_need() -> None:
@@ -793,7 +793,7 @@ def test_minor_versions_serve_each_other() -> None:
     older = {**FAULTS["toolkit-newer-than-driver"][0], TOOLKITS: toolkits(components=parts("12.9.86"))}
     assert "toolkit-newer-than-driver" not in causes(older)
     found = clue("toolkit-newer-than-driver", FAULTS["toolkit-newer-than-driver"][0])
-    assert (found.values["driver_cuda"], found.values["extra"]) == ("12.4", "cu12")
+    assert found.values["driver_cuda"] == "12.4"
 
 
 def test_numbas_own_target_is_warned_of_ptx_that_is_newer_than_the_driver() -> None:
@@ -828,7 +828,7 @@ def test_a_newer_nvcc_harms_no_numba() -> None:
 def test_dropped_gpu_by_any_source() -> None:
     changes = FAULTS["toolkit-dropped-gpu"][0]
     found = clue("toolkit-dropped-gpu", changes)
-    assert (found.subject, found.values["capability"], found.values["oldest"]) == (f"gpu:{ADDRESS}", "6.1", "7.5")
+    assert (found.subject, found.values["capability"]) == (f"gpu:{ADDRESS}", "6.1")
     device = CudaDevice(index=0, address=ADDRESS, compute_capability=ComputeCapability("6.1"))
     by_libcuda = msgspec.structs.replace(climb("numba-kernel"), devices=(device,))
     assert "toolkit-dropped-gpu" in causes({**changes, NVML: make.nvml(9), LADDER: by_libcuda})
@@ -856,7 +856,7 @@ def test_malformed_homes(value: str) -> None:
     for name in ("CUDA_HOME", "CUDA_PATH"):
         found = clue("cuda-home-wrong", {ENVIRONMENT: environment(**{name: value})})
         assert found.quotes[0].text == f"{name}={value}"
-        assert found.values["cuda_variable"] == name
+        assert found.values["variable"] == name
         assert "cuda-home-wrong" in causes({ENVIRONMENT: environment(**{name: value})}, (TOOLKITS, NVCC, PYTHON))
 
 
@@ -877,8 +877,8 @@ def test_a_home_that_is_not_there() -> None:
     gone = environment(CUDA_HOME="/nonexistent")
     stale = folder("/nonexistent", "CUDA_HOME", stale=True)
     found = clue("cuda-home-wrong", {ENVIRONMENT: gone, TOOLKITS: toolkits(stale, folder("/usr/local/cuda"))})
-    assert found.values["cuda_home"] == "/usr/local/cuda"
-    assert "cuda_home" not in clue("cuda-home-wrong", {ENVIRONMENT: gone, TOOLKITS: toolkits(stale)}).values
+    assert "/usr/local/cuda" in found.quotes[2].text
+    assert "nvvm" in clue("cuda-home-wrong", {ENVIRONMENT: gone, TOOLKITS: toolkits(stale)}).quotes[2].text
     nothing = toolkits(stale, components=parts(missing=("nvvm", "libdevice")))
     assert causes({ENVIRONMENT: gone, TOOLKITS: nothing, **FAILED}) == {"toolkit-missing"}
     assert causes({ENVIRONMENT: gone, TOOLKITS: Toolkits(toolkits=(stale,)), PYTHON: interpreter()}) == {"toolkit-missing"}
@@ -998,7 +998,7 @@ def test_the_simulator_answers() -> None:
 
 def test_numba_cuda_without_its_needs() -> None:
     found = clue("numba-cuda-target-missing", {PYTHON: with_numba(without=("cuda-bindings", "cuda-core")), **NO_TARGET})
-    assert (found.values["package"], found.subject) == ("cuda-bindings cuda-core", SUBJECT)
+    assert (found.quotes[1].text, found.subject) == ("cuda-bindings and cuda-core: not installed", SUBJECT)
     old = with_numba(package("numba-cuda", "0.15.0"), without=("cuda-bindings", "cuda-core"))
     assert "numba-cuda-target-missing" not in causes({PYTHON: old, **NO_TARGET})
     # A list of packages that broke off does not say what is missing.
@@ -1025,7 +1025,7 @@ def test_the_start_up_hook_in_a_folder_of_pythonpath() -> None:
 
 def test_old_numba() -> None:
     wants = with_numba(package("numba", "0.59.0"))
-    assert clue("numba-too-old", {PYTHON: wants}).values["reason"] == "numba-cuda 0.30.4 asks for numba>=0.60.0"
+    assert [quote.text for quote in clue("numba-too-old", {PYTHON: wants}).quotes] == ["numba-cuda 0.30.4", "numba 0.59.0"]
     own = {PYTHON: built_in(), TOOLKITS: toolkits(components=parts("13.0.88")), **FAILED}
     assert "numba-too-old" in causes(own)
     assert "numba-too-old" not in causes({**own, TOOLKITS: toolkits(components=parts("12.9.86"))})
@@ -1102,7 +1102,7 @@ def test_dead_holders_are_no_others(state: str) -> None:
     changes: State = {NVML: on_gpu(listed()), PROCESSES: table(process(state=state, ppid=1))}
     assert causes(changes) == {"zombie-gpu-process"}
     found = clue("zombie-gpu-process", changes)
-    assert (found.values["state"], found.values["owner"], found.values["parent"]) == (state, "ada", "1")
+    assert state in found.quotes[1].text
     assert len(found.quotes) == 2
     # Not listed by NVML, but its files are open.
     assert causes({PROCESSES: table(process(state=state, ppid=1))}) == {"zombie-gpu-process"}
@@ -1170,15 +1170,6 @@ def test_open_files_name_a_gpu_only_where_they_can() -> None:
     assert causes({NVML: two, PROCESSES: table(both)}) == set()
     one = process(state="orphaned", devices=("/dev/nvidia1", "/dev/nvidia-uvm"))
     assert clue("zombie-gpu-process", {NVML: two, PROCESSES: table(one)}).subject == "gpu:0000:02:00.0"
-
-
-def test_the_extra_to_install() -> None:
-    gone: State = {TOOLKITS: toolkits(components=parts(missing=("nvvm",))), **FAILED}
-    newer = with_numba(package("cuda-bindings", "13.5.0"))
-    assert clue("toolkit-missing", gone).values["extra"] == "cu12"
-    assert clue("toolkit-missing", {**gone, PYTHON: newer}).values["extra"] == "cu13"
-    old = msgspec.structs.replace(climb("numba-kernel"), cuda=CudaVersion("12.4"))
-    assert clue("toolkit-missing", {**gone, PYTHON: newer, LADDER: old}).values["extra"] == "cu12"
 
 
 def test_a_numba_without_a_target_of_its_own() -> None:

@@ -139,7 +139,7 @@ def test_hides_all(value: str) -> None:
 def test_invalid(value: str) -> None:
     (clue,) = clues(two_gpus(value, 0))
     assert clue.cause == INVALID
-    assert clue.values["valid"] == "0,1"
+    assert (clue.values["variable"], clue.values["value"]) == ("CUDA_VISIBLE_DEVICES", value)
 
 
 @pytest.mark.parametrize("value", ["0,7", "0 1", "0;1", "0-1", "0\uff0c1", f"GPU-{A},1", f"0,GPU-{B}"])

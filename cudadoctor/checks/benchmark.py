@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import NOT_REACHED, passed, spoken
-from cudadoctor.checks.reading import subject_of
+from cudadoctor.checks.common import NOT_REACHED, spoken
+from cudadoctor.checks.reading import passed, subject_of
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
 from cudadoctor.knowledge.figures import FigureRow
@@ -162,8 +162,7 @@ def in_use(guest: Guest) -> str:
     """`GPU 0 is in use by PID 4242`."""
     if not guest.pids:
         return f"GPU {guest.gpu} is in use ({guest.percent} % busy, by a process that is not shown)"
-    several = "s" if len(guest.pids) > 1 else ""
-    return f"GPU {guest.gpu} is in use by PID{several} {', '.join(str(pid) for pid in guest.pids[:4])}"
+    return f"GPU {guest.gpu} is in use by PID{('s' if len(guest.pids) > 1 else '')} {', '.join(str(pid) for pid in guest.pids[:4])}"
 
 
 # ---------------------------------------------------------------- causes
@@ -175,8 +174,7 @@ def _grave_reasons(load: Load | None) -> list[str]:
 
 def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """While the GPU worked, its hardware held the clocks down."""
-    fact = facts[LADDER]
-    ladder = fact.value
+    ladder = facts[LADDER].value
     told: set[int] = set()
     entries: tuple[Measurement | GpuLoad, ...] = (*ladder.benchmark, *ladder.loads) if ladder is not None else ()
     for entry in entries:
@@ -187,8 +185,7 @@ def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         clock, heat = entry.load.sm_clock_mhz, entry.load.temperature_c
         what = entry.name if isinstance(entry, Measurement) else "the load"
         words = f"GPU {entry.gpu}: while {what} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
-        address, quote = ladder.address(entry.gpu), spoken("benchmark", entry.line, words)
-        yield Clue(cause=CLOCKS, quotes=(quote,), subject=subject_of(address), values={"address": address or ""})
+        yield Clue(cause=CLOCKS, quotes=(spoken("benchmark", entry.line, words),), subject=subject_of(ladder.address(entry.gpu)))
 
 
 # ---------------------------------------------------------------- the line
@@ -219,8 +216,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
             users = "; ".join(in_use(guest) for guest in ladder.guests)
             shown = tuple(spoken("NVML", guest.line, in_use(guest)) for guest in ladder.guests)
             return Line("nothing was measured", shown, skip=f"{users}; {BUSY_WORDS}")
-        reached = passed(ladder, "ptx-kernel")
-        return Line("nothing was measured", fact.quotes[:1], because=None if reached else NOT_REACHED)
+        return Line("nothing was measured", fact.quotes[:1], because=None if passed(ladder, "ptx-kernel") else NOT_REACHED)
     gpus = sorted({entry.gpu for entry in ladder.benchmark})
     results = assess_all(ladder.benchmark, ladder, knowledge)
     lines, quotes = [], []

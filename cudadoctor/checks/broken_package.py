@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, in_python, numba_is_ours, requirements_of, rung_quote, spoken
-from cudadoctor.checks.reading import told
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, in_python, numba_is_ours, requirements_of, rung_quote, spoken
+from cudadoctor.checks.reading import broken, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -61,10 +61,9 @@ _OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a n
 
 
 class Broken(NamedTuple):
-    """What a traceback says: the module that lacks something or is not there, the package that asked for it, and the last line."""
+    """What a traceback says: the module that lacks something or is not there, and the last line."""
 
     module: str
-    asked_by: str
     words: str
     path: str  # of the last frame within the interpreter's packages
 
@@ -87,7 +86,7 @@ def of_traceback(output: str) -> Broken | None:
 def _without_numba(output: str) -> Broken | None:
     """What the worker says where Numba is not there and should be (workers/numba_steps.py)."""
     _, found, left = output.rstrip().partition(f"{_NO_NUMBA}\n")
-    return Broken("numba", "numba-cuda", f"{_NO_NUMBA}; {left}", "Numba kernel") if found and left else None
+    return Broken("numba", f"{_NO_NUMBA}; {left}", "Numba kernel") if found and left else None
 
 
 def of_crash(output: str) -> Broken | None:
@@ -106,10 +105,9 @@ def _of_block(frames: list[str], kind: str, words: str) -> Broken | None:
     if not inside:
         return None
     path, within = inside[-1]
-    asked_by = _module(within)
     lacking = next((found["module"] for found in (form.match(words) for form in (_NO_MODULE, _NO_NAME, _NO_ATTRIBUTE)) if found), None)
     library = _INSTALLED.search(words.partition(":")[0])
-    return Broken(lacking or _module(library["inside"] if library else within), asked_by, f"{kind}: {words}", path)
+    return Broken(lacking or _module(library["inside"] if library else within), f"{kind}: {words}", path)
 
 
 def _module(inside: str) -> str:
@@ -148,12 +146,9 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if found is None or python is None:
             continue
         name = distribution(found.module, python)
-        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python)}
         requirement = demanded(name, python)
-        if requirement is not None:
-            values["requirement"] = requirement
-        quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
-        yield in_python(BROKEN, facts[PYTHON], quotes, values)
+        values = {"package": name, "module": found.module, **({"requirement": requirement} if requirement is not None else {})}
+        yield in_python(BROKEN, facts[PYTHON], (rung_quote(climb, result), spoken(found.path, 0, found.words)), values)
         return
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.reading import answers
-from cudadoctor.model.facts import Fact, Facts, Key, Quote
+from cudadoctor.checks.reading import answers, passed
+from cudadoctor.model.facts import Fact, Facts, Key, Quote, Quotes
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     ENVIRONMENT,
@@ -23,7 +22,6 @@ from cudadoctor.model.values import (
     NvmlGpu,
     PythonEnvironment,
     PythonPackage,
-    RungName,
     RungResult,
     Smi,
 )
@@ -44,15 +42,10 @@ def any_of(*branches: Function) -> Function:
     """The clues of all branches. Only where none found anything does an unknown fact in one of them leave the rule undecided."""
 
     def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        for clues in answers(partial(_clues, branch, facts, knowledge) for branch in branches):
+        for clues in answers(lambda branch=branch: tuple(branch(facts, knowledge)) for branch in branches):  # type: ignore[misc]
             yield from clues
 
-    rule.__name__ = " or ".join(branch.__name__ for branch in branches)
     return rule
-
-
-def _clues(branch: Function, facts: Facts, knowledge: Knowledge) -> tuple[Clue, ...]:
-    return tuple(branch(facts, knowledge))
 
 
 def spoken(source: str, line: int, words: str) -> Quote:
@@ -88,12 +81,6 @@ def variable_quote(fact: Fact[Environment], name: str) -> Quote:
 
 
 # ---------------------------------------------------------------- ladder
-def passed(ladder: Ladder | None, rung: RungName) -> bool:
-    """Whether this rung was climbed, and every try of it was good."""
-    states = {entry.status for entry in (ladder.result(rung) if ladder is not None else ())}
-    return states - {"skip"} == {"pass"}
-
-
 NOT_REACHED = "the ladder did not get so far"
 
 
@@ -103,12 +90,6 @@ def need_whole(facts: Facts, *variables: str) -> None:
     why = left_out(ladder.withheld, variables) if ladder is not None else None
     if why is not None:
         raise LADDER.unknown(why)
-
-
-def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
-    """The tries of these rungs that did not end well."""
-    results = (entry for rung in rungs for entry in (ladder.result(rung) if ladder is not None else ()))
-    return tuple(entry for entry in results if entry.status not in ("pass", "skip"))
 
 
 def rung_quote(fact: Fact[Ladder], result: RungResult) -> Quote:
@@ -174,10 +155,10 @@ def answering_gpus(facts: Facts, otherwise: str = "NVML does not start") -> tupl
 
 
 # ---------------------------------------------------------------- Python
-def in_python(cause: str, python: Fact[PythonEnvironment], quotes: tuple[Quote, ...], values: dict[str, str], **more: Any) -> Clue:
+def in_python(cause: str, python: Fact[PythonEnvironment], quotes: Quotes, values: dict[str, str] | None = None, **more: Any) -> Clue:
     """The clue to a cause that lies in the examined interpreter. `values`: what a recipe needs beside its path; `more`: see Clue."""
     path = python.need().path
-    return Clue(cause=cause, quotes=quotes, subject=f"python:{path}", values={**values, "python": path}, **more)
+    return Clue(cause=cause, quotes=quotes, subject=f"python:{path}", values={**(values or {}), "python": path}, **more)
 
 
 def requirements_of(package: PythonPackage) -> Iterator[Requirement]:

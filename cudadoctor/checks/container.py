@@ -73,8 +73,7 @@ def no_access(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     nothing = Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found")
     nodes = Quote(source=facts[DEVICE_NODES].source("/dev"), text=f"{', '.join(gone)}: no such file")
-    quotes = merged((*marks.some()[:1], nothing, nodes), host[:1])
-    yield Clue(cause="container-no-gpu-access", quotes=quotes, values={"marks": ", ".join(marks.value)})
+    yield Clue(cause="container-no-gpu-access", quotes=merged((*marks.some()[:1], nothing, nodes), host[:1]))
 
 
 def _host_side(facts: Facts) -> Quotes:
@@ -102,8 +101,7 @@ def driver_capabilities(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     management = traces.library(facts, "libnvidia-ml.so")
     if management:
-        quotes = merged((variable_quote(variables, CAPABILITIES),), management)
-        yield Clue(cause="container-driver-capabilities", quotes=quotes, values={"capabilities": value})
+        yield Clue(cause="container-driver-capabilities", quotes=merged((variable_quote(variables, CAPABILITIES),), management))
 
 
 # ---------------------------------------------------------------- WSL
@@ -199,8 +197,7 @@ def lent_by_hyper_v(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- what the image asks for
 def image_too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The image's condition is not met, and nobody checked it: the check was switched off, or the engine (CDI, WSL) makes none."""
-    marks = facts[CONTAINER_MARKS]
-    wanted = variables_of(facts[ENVIRONMENT]).get(REQUIRE) if marks.value else None
+    wanted = variables_of(facts[ENVIRONMENT]).get(REQUIRE) if facts[CONTAINER_MARKS].value else None
     found = driver_cuda(facts) if wanted else None
     if not wanted or found is None:
         return

@@ -52,12 +52,6 @@ def _folder(toolkits: Fact[Toolkits], name: str, value: str) -> Toolkit | None:
     return next((entry for entry in found if entry.rule == name or _plain(entry.path) == _plain(value)), None)
 
 
-def _others(toolkits: Fact[Toolkits], value: str) -> Iterator[Toolkit]:
-    """The other folders that hold a toolkit."""
-    found = toolkits.value.toolkits if toolkits.value is not None else ()
-    return (entry for entry in found if usable(entry) and _plain(entry.path) != _plain(value))
-
-
 def _parts_elsewhere(facts: Facts, toolkits: Fact[Toolkits]) -> Quote | None:
     """All that Numba needs, from wheels for example, or an nvcc."""
     nvcc = facts[NVCC]
@@ -81,9 +75,8 @@ def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if not value:
             yield from _empty(facts, environment, name)
             continue
-        form = malformed(value)
-        if form is not None:
-            yield Clue(cause=WRONG, quotes=(variable_quote(environment, name),), values=_values(facts, name, value, form))
+        if malformed(value) is not None:
+            yield Clue(cause=WRONG, quotes=(variable_quote(environment, name),), values={"variable": name, "value": value})
         else:
             yield from _leads_nowhere(facts, environment, name, value)
 
@@ -94,19 +87,8 @@ def _empty(facts: Facts, environment: Fact[Environment], name: str) -> Iterator[
     for part in toolkits.value.components if toolkits.value is not None else ():
         if part.path is None and part.rule == name:
             quotes = (variable_quote(environment, name), component_quote(toolkits, part))
-            yield Clue(cause=WRONG, quotes=quotes, values=_values(facts, name, "", "an empty value ends Numba's search"))
+            yield Clue(cause=WRONG, quotes=quotes, values={"variable": name, "value": ""})
             return
-
-
-def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:
-    """What a recipe needs, from the toolkits that any source names."""
-    return _pointing(name, value, reason, next((entry for fact in facts.all(TOOLKITS) for entry in _others(fact, value)), None))
-
-
-def _pointing(name: str, value: str, reason: str, home: Toolkit | None = None) -> dict[str, str]:
-    """`cuda_home` is a toolkit that the variable could name; without one the recipe says to leave it unset."""
-    values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
-    return values if home is None else {**values, "cuda_home": home.path}
 
 
 def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, value: str) -> Iterator[Clue]:
@@ -116,21 +98,17 @@ def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, valu
     if folder is not None and usable(folder):
         return
     need_whole(facts, name)
-    if folder is None:
-        seen = Quote(source=toolkits.source(), text=f"{value}: no such toolkit folder")
-        reason = "the folder is not there"
-    else:
-        seen = folder_quote(toolkits, folder)
-        reason = "its content is gone" if folder.stale else "it holds neither bin/nvcc nor nvvm"
-    quotes = (variable_quote(environment, name), seen)
-    other = next(_others(toolkits, value), None)
-    if other is not None:
-        yield Clue(cause=WRONG, quotes=(*quotes, folder_quote(toolkits, other)), values=_pointing(name, value, reason, other))
-    elif folder is None or folder.stale:
-        # Libraries alone are what a runtime image holds: nothing is wrong there as long as nobody compiles.
-        parts = _parts_elsewhere(facts, toolkits)
-        cause, shown = (WRONG, (*quotes, parts)) if parts is not None else (MISSING, quotes)
-        yield Clue(cause=cause, quotes=shown, values=_pointing(name, value, reason))
+    nothing = Quote(source=toolkits.source(), text=f"{value}: no such toolkit folder")
+    quotes = (variable_quote(environment, name), folder_quote(toolkits, folder) if folder is not None else nothing)
+    found = toolkits.value.toolkits if toolkits.value is not None else ()
+    other = next((folder_quote(toolkits, entry) for entry in found if usable(entry) and _plain(entry.path) != _plain(value)), None)
+    # Libraries alone are what a runtime image holds: nothing is wrong there as long as nobody compiles.
+    if other is None and (folder is None or folder.stale):
+        other = _parts_elsewhere(facts, toolkits)
+    elif other is None:
+        return
+    shown = (*quotes, other) if other is not None else quotes
+    yield Clue(cause=WRONG if other is not None else MISSING, quotes=shown, values={"variable": name, "value": value})
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:

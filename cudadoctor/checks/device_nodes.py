@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import node_access, traces
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, variables_of
+from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.node_access import CONTROL, FIRST, NVIDIA_MAJOR, UVM, gpu_nodes, needed, opening_quote, refused_nodes, rights
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
+    broken,
     driver_runs,
     elsewhere,
     gpus,
@@ -73,7 +74,7 @@ def _missing_clue(cause: str, facts: Facts, paths: tuple[str, ...], *others: Quo
     fact = facts[DEVICE_NODES]
     stated = fact.lines_with(*paths) if fact.value is not None and all(fact.value.said_absent(path) for path in paths) else ()
     gone = stated or tuple(Quote(source=fact.source("/dev"), text=f"{path}: no such file") for path in paths)
-    return Clue(cause=cause, quotes=merged(gone, *others), values={"nodes": " ".join(paths)})
+    return Clue(cause=cause, quotes=merged(gone, *others))
 
 
 # ---------------------------------------------------------------- nodes that are missing
@@ -155,19 +156,18 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     bad = refused_nodes(climb, *_STALE)
     if bad and all(opening.path.startswith(UVM) for opening in bad):
-        yield Clue(cause=NO_UVM, quotes=merged(opening_quote(climb, bad[0]), nodes.line_of(node.line)), values={"nodes": UVM})
+        yield Clue(cause=NO_UVM, quotes=merged(opening_quote(climb, bad[0]), nodes.line_of(node.line)))
         return
     refused = any(result.code == UNKNOWN_ERROR for result in climb.value.result("init"))
     if refused and module_named(facts, "nvidia") and not module_named(facts, "nvidia_uvm"):
         quotes = merged(nodes.line_of(node.line), not_loaded_line(facts, "nvidia_uvm"), climb.lines_with(str(UNKNOWN_ERROR))[:1])
-        yield Clue(cause=NO_UVM, quotes=quotes, values={"nodes": UVM})
+        yield Clue(cause=NO_UVM, quotes=quotes)
 
 
 def lead_elsewhere(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A node is no device, or has another number than the driver's device of that name. A /dev that outlives a restart keeps such nodes."""
     nodes = facts[DEVICE_NODES]
-    climb = told(facts, LADDER, nodes)
-    failed = broken(climb, "init")
+    failed = broken(told(facts, LADDER, nodes), "init")
     if nodes.value is None or elsewhere(facts, nodes) is not None or not failed:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
     wrong = [node for node in needed(nodes.value) if node.path != UVM and not _is_at(node, NVIDIA_MAJOR)]
@@ -192,8 +192,7 @@ def _is_at(node: DeviceNode, major: int) -> bool:
 
 
 def _elsewhere(cause: str, nodes: Fact[DeviceNodes], wrong: list[DeviceNode], shown: Quotes) -> Clue:
-    quotes = merged(*(nodes.line_of(node.line) for node in wrong[:2]), shown)
-    return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in wrong)})
+    return Clue(cause=cause, quotes=merged(*(nodes.line_of(node.line) for node in wrong[:2]), shown), from_rung="init")
 
 
 # ---------------------------------------------------------------- the line

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import answering_gpus, broken, passed, rung_quote, variable_quote, variables_of
+from cudadoctor.checks.common import answering_gpus, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.processes import computing, holders
-from cudadoctor.checks.reading import hung, same_address, subject_of, told
+from cudadoctor.checks.reading import broken, hung, passed, same_address, subject_of, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -40,9 +40,10 @@ def _said(fact: Fact[Nvml], gpu: NvmlGpu, words: str, *needles: str) -> Quote:
 
 def _tries(ladder: Ladder | None, gpu: NvmlGpu) -> list[RungResult]:
     """The rungs that were climbed on this GPU."""
-    devices = ladder.devices if ladder is not None else ()
-    number = next((device.index for device in devices if same_address(device.address, gpu.address)), None)
-    return [entry for entry in ladder.rungs if entry.gpu == number] if ladder is not None and number is not None else []
+    if ladder is None:
+        return []
+    numbers = [device.index for device in ladder.devices if same_address(device.address, gpu.address)]
+    return [entry for entry in ladder.rungs if entry.gpu in numbers[:1]]
 
 
 def _unavailable(climb: Fact[Ladder], gpu: NvmlGpu) -> tuple[Quote, ...]:
@@ -67,7 +68,7 @@ def compute_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         holder = _holder(facts, nvml, gpus, gpu) if mode != "prohibited" else ()
         if mode == "prohibited" or refused or holder:
             quotes = (_said(nvml, gpu, f"compute mode {mode}", "compute mode"), *refused, *holder)
-            yield Clue(cause=MODE, quotes=quotes, subject=subject_of(gpu.address), values={"gpu": str(gpu.index), "mode": mode})
+            yield Clue(cause=MODE, quotes=quotes, subject=subject_of(gpu.address))
 
 
 def _holder(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu) -> tuple[Quote, ...]:
@@ -113,9 +114,8 @@ def mig(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             continue
         if "mig_uuids" in gpu.errors:
             raise NVML.unknown(f"GPU {gpu.index}: the MIG instances could not be listed")
-        values = {"gpu": str(gpu.index)}
         quote = _said(nvml, gpu, "MIG is enabled and no instance is listed", "MIG")
-        yield Clue(cause=MIG, quotes=(quote,), subject=subject_of(gpu.address), values=values)
+        yield Clue(cause=MIG, quotes=(quote,), subject=subject_of(gpu.address))
 
 
 # ---------------------------------------------------------------- fabric, confidential computing, vGPU
@@ -137,10 +137,8 @@ def fabric(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     refused = _refused(facts, nvml)
     if refused is not None:
-        gpu = waiting[0]
-        missing = _subnet_modules_missing(facts, gpu)
-        quotes = (*refused, _fabric_line(nvml, gpu), *missing)
-        yield Clue(cause=SUBNET if missing else FABRIC, quotes=quotes, values={"state": gpu.fabric_state or ""})
+        missing = _subnet_modules_missing(facts, waiting[0])
+        yield Clue(cause=SUBNET if missing else FABRIC, quotes=(*refused, _fabric_line(nvml, waiting[0]), *missing))
 
 
 def _fabric_line(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
@@ -163,12 +161,7 @@ def fabric_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvml, gpus = answering_gpus(facts)
     for gpu in gpus:
         if gpu.fabric_state == "completed" and (gpu.fabric_status or "Success") not in _REGISTERED:
-            yield Clue(
-                cause=REFUSED,
-                quotes=(_fabric_line(nvml, gpu),),
-                subject=subject_of(gpu.address),
-                values={"status": gpu.fabric_status or ""},
-            )
+            yield Clue(cause=REFUSED, quotes=(_fabric_line(nvml, gpu),), subject=subject_of(gpu.address))
 
 
 def confidential(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -190,8 +183,7 @@ def vgpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             continue
         refused = _unavailable(facts[LADDER], gpu) if told(facts, LADDER, nvml) is not None else ()
         quotes = (*refused, _said(nvml, gpu, f"vGPU, licence {gpu.vgpu_license}", "licen"))
-        values = {"gpu": str(gpu.index), "licence": gpu.vgpu_license or ""}
-        yield Clue(cause=VGPU, quotes=quotes, subject=subject_of(gpu.address), values=values)
+        yield Clue(cause=VGPU, quotes=quotes, subject=subject_of(gpu.address))
 
 
 OF_PROCESSES = (Rule("processes", (MODE,), compute_mode), Rule("processes", (MPS,), mps))

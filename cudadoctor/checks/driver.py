@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cudadoctor.checks import driver_fit, traces, windows
-from cudadoctor.checks.base import Check, Function, Line, Rule
+from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
     WINDOWS,
     Gpu,
@@ -40,22 +40,16 @@ NO_CONTACT = "communicate with the NVIDIA driver"
 
 
 # ---------------------------------------------------------------- another driver holds the GPU
-def _held_by(cause: str, drivers: tuple[str, ...], meant: str) -> Function:
+def _held_by(cause: str, drivers: tuple[str, ...], meant: str, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """`meant`: the kind of words (tables/lexicon.toml) by which a text says that its writer wants the GPU to be held so: what it asks may
     then be quite another thing."""
-
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        for gpu in gpus(facts):
-            if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
-                values = {**gpu.values, "driver": gpu.driver}
-                setting = facts.value(SETTING)
-                wanted = setting is not None and meant in setting.words and facts[PCI].origin == "text"
-                naming_first = tuple(sorted(gpu.quotes, key=lambda quote: values["driver"] not in quote.text))
-                basis: Basis = "suspected" if wanted else "derived"
-                yield Clue(cause=cause, quotes=naming_first, subject=gpu.subject, basis=basis, values=values)
-
-    rule.__name__ = cause
-    return rule
+    for gpu in gpus(facts):
+        name = gpu.driver or ""
+        if name.lower().replace("-", "").replace("_", "") in drivers:
+            setting = facts.value(SETTING)
+            wanted = setting is not None and meant in setting.words and facts[PCI].origin == "text"
+            naming, others = ([quote for quote in gpu.quotes if (name in quote.text) is names_it] for names_it in (True, False))
+            yield Clue(cause=cause, quotes=(*naming, *others), subject=gpu.subject, basis="suspected" if wanted else "derived")
 
 
 def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -66,7 +60,7 @@ def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if told(facts, PCI, modules) is not None and (any(gpu.driver_known for gpu in gpus(facts)) or not gpus(facts)):
         return
-    yield Clue(cause="nouveau-bound", quotes=nouveau, values={"driver": "nouveau"})
+    yield Clue(cause="nouveau-bound", quotes=nouveau)
 
 
 # ---------------------------------------------------------------- no driver holds it
@@ -77,8 +71,7 @@ def not_installed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     basis = _as_told(facts) if facts[PCI].origin == "text" else None if traces.any_trace(facts) else "derived"
     if basis is not None:
-        quotes = merged(free.quotes, _nothing(facts))
-        yield Clue(cause="driver-not-installed", quotes=quotes, basis=basis, values=free.values)
+        yield Clue(cause="driver-not-installed", quotes=merged(free.quotes, _nothing(facts)), basis=basis)
 
 
 def _without_driver(facts: Facts) -> Gpu | None:
@@ -126,9 +119,8 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     trace = traces.any_trace(facts)
     if trace:
-        missing = Quote(source="/lib/modules", text=f"/lib/modules/{release}: no nvidia module")
-        quotes = merged(free.quotes, (missing,), trace)
-        yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release, **free.values})
+        quotes = merged(free.quotes, (Quote(source="/lib/modules", text=f"/lib/modules/{release}: no nvidia module"),), trace)
+        yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
 
 
 def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -149,8 +141,7 @@ def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
     if told(facts, MODULE_FILES, base) is not None and traces.module_for_kernel(facts, release):
         return
     others = [fact.line_of(line) for (fact, _, line), one in zip(built, for_it, strict=True) if one is False]
-    quotes = merged(kernel.some()[:1], *others[:3])
-    yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
+    yield Clue(cause="driver-module-missing-for-kernel", quotes=merged(kernel.some()[:1], *others[:3]), values={"kernel": release})
 
 
 # Where it is said, whether the module is for the kernel of this release (None: nobody says), the line
@@ -161,8 +152,7 @@ def _of_dkms(facts: Facts) -> Iterator[_Built]:
     fact = facts.there(DKMS)
     for entry in fact.need() if fact is not None else ():
         if fact is not None and entry.module.startswith("nvidia"):
-            kernel = entry.kernel if entry.state.startswith("installed") else None
-            yield fact, partial(_built_for, kernel), entry.line
+            yield fact, partial(_built_for, entry.kernel if entry.state.startswith("installed") else None), entry.line
 
 
 def _built_for(kernel: str | None, release: str) -> bool:
@@ -193,9 +183,8 @@ def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if reason:
         # "couldn't communicate" in a text may have any of the causes that leave the module out of memory.
         sure = bus.origin != "text" or _answer(facts, _module_there)
-        basis: Basis = "derived" if sure else "suspected"
         quotes = merged(found[0].quotes, reason, not_loaded_line(facts, "nvidia") if facts.why_unknown(MODULES) is None else ())
-        yield Clue(cause="driver-not-loaded", quotes=quotes, basis=basis, values=found[0].values)
+        yield Clue(cause="driver-not-loaded", quotes=quotes, basis="derived" if sure else "suspected")
 
 
 def _module_there(facts: Facts) -> Quotes:
@@ -243,9 +232,9 @@ CHECK = Check(
         "driver-libraries", "pnp-devices", "video-controllers",
     ),
     rules=(
-        Rule("driver", ("nouveau-bound",), _held_by("nouveau-bound", NOUVEAU, meant="nouveau-meant")),
+        Rule("driver", ("nouveau-bound",), partial(_held_by, "nouveau-bound", NOUVEAU, "nouveau-meant")),
         Rule("driver", ("nouveau-bound",), nouveau_loaded),
-        Rule("driver", ("vfio-bound",), _held_by("vfio-bound", PASSTHROUGH, meant="guest-works")),
+        Rule("driver", ("vfio-bound",), partial(_held_by, "vfio-bound", PASSTHROUGH, "guest-works")),
         Rule("driver", ("driver-not-installed",), not_installed),
         Rule("driver", ("driver-module-missing-for-kernel",), module_missing),
         Rule("driver", ("driver-module-missing-for-kernel",), built_for_other_kernel),

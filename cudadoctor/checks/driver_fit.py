@@ -10,13 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.base import Function, Rule
-from cudadoctor.checks.common import broken, without_places
+from cudadoctor.checks.base import Rule
+from cudadoctor.checks.common import without_places
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import (
-    Gpu,
     Quotes,
     answer,
+    broken,
     driver_is_out,
     elsewhere,
     event_line,
@@ -29,7 +29,6 @@ from cudadoctor.checks.reading import (
     told,
 )
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -75,7 +74,7 @@ _OF_ONE_RELEASE = lazy(
 )
 _RELEASE = lazy(r"(?:^\d{1,2}:)?(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _NVIDIAS = lazy(r"cuda-(?:fedora|rhel|amzn|sles|opensuse)\d{1,3}-")  # the files of developer.download.nvidia.com name it so
-_BROKEN = {"U": "unpacked, not configured", "F": "half configured", "H": "half installed"}  # second letter of dpkg's state
+_BROKEN = ("U", "F", "H")  # second letter of dpkg's state: unpacked, half configured, half installed
 _DESKTOP = lazy(
     r"(?:nvidia-(?:driver|dkms|utils|compute-utils|kernel-(?:common|source))-\d{3}|libnvidia-(?:compute|gl|cfg1)-\d{3}|cuda-drivers)"
 )
@@ -96,8 +95,7 @@ def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     anonymous = [event for event in refused if _names_nothing(event.text) or _UNVERIFIED.search(event.text)]
     if named or (anonymous and facts[SECURE_BOOT].value):
         lines = tuple(event_line(log, event) for event in (named or anonymous)[:3])
-        setting = facts[SECURE_BOOT].some()[:1] if not named else ()
-        yield Clue(cause="secure-boot-blocks-module", quotes=merged(lines, setting))
+        yield Clue(cause="secure-boot-blocks-module", quotes=merged(lines, facts[SECURE_BOOT].some()[:1] if not named else ()))
 
 
 def _names_nothing(text: str) -> bool:
@@ -131,7 +129,7 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     side = first_true(*(partial(other, place) for place in (_libcuda_side, _nvml_side, _smi_side)))
     if side and not libcuda_fits(facts):
-        values = {"module": loaded.text, "library": side.version.text, **({"path": side.path} if side.path is not None else {})}
+        values = {"library": side.version.text, **({"path": side.path} if side.path is not None else {})}
         yield Clue(cause="driver-version-mismatch", quotes=merged(module.some()[:1], side.quotes), values=values)
 
 
@@ -208,26 +206,11 @@ def _smi_side(facts: Facts) -> Side | None:
 
 
 # ---------------------------------------------------------------- branch and GPU
-def _misfit(cause: str, limit: Callable[[Architecture], int | None], beyond: Callable[[int, int], bool]) -> Function:
-    """The driver's branch came after the last one that drives this GPU, or before the first, and the GPU does not work."""
+def _misfit(cause: str, limit: str, beyond: Callable[[int, int], bool], facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's branch came after the last one that drives this GPU, or before the first, and the GPU does not work.
 
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        for gpu, family, driver in _pairs(facts, knowledge):
-            branch = limit(family)
-            if branch is not None and beyond(driver.branch, branch) and not seen_to_work(facts, gpu):
-                values = {**gpu.values, "architecture": family.name, "driver": driver.version, "branch": str(branch)}
-                yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
-
-    rule.__name__ = cause
-    return rule
-
-
-too_new = _misfit("driver-too-new-for-gpu", lambda family: family.last_driver_branch, operator.gt)
-too_old = _misfit("driver-too-old-for-gpu", lambda family: family.first_driver_branch, operator.lt)
-
-
-def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architecture, traces.Installed]]:
-    """Each GPU whose type is known, and the driver installed here."""
+    `limit`: the architecture's field with that branch.
+    """
     bus = facts[PCI]
     if elsewhere(facts, bus) is not None:
         return
@@ -235,12 +218,15 @@ def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architectu
         family = architecture_of(gpu, knowledge)
         if family is None:
             continue
-        driver = traces.installed_branch(facts, bus)
+        driver, branch = traces.installed_branch(facts, bus), getattr(family, limit)
         if driver is None and bus.origin == "text":
             raise LOADED_DRIVER.unknown("the text shows no driver")
-        if driver is None:
-            return
-        yield gpu, family, driver
+        if driver is not None and branch is not None and beyond(driver.branch, branch) and not seen_to_work(facts, gpu):
+            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject)
+
+
+too_new = partial(_misfit, "driver-too-new-for-gpu", "last_driver_branch", operator.gt)
+too_old = partial(_misfit, "driver-too-old-for-gpu", "first_driver_branch", operator.lt)
 
 
 # ---------------------------------------------------------------- no answer
@@ -254,7 +240,7 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             place = f" in step {entry.step}" if entry.step is not None else ""
             stuck = ", and it could not be ended" if entry.uninterruptible else ""
             quote = Quote(source=entry.what, text=f"no answer within {round(entry.seconds, 1):g} s{place}{stuck}")
-            yield Clue(cause="driver-hung", quotes=(quote,), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
+            yield Clue(cause="driver-hung", quotes=(quote,))
             return
     silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
     if silent:
@@ -276,47 +262,32 @@ def driver_answers(facts: Facts) -> bool:
 
 
 # ---------------------------------------------------------------- open or proprietary
-def _wrong_flavour(cause: str, loaded: str, support: str) -> Function:
+def _wrong_flavour(cause: str, loaded: str, support: str, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The modules of one flavour are loaded or would be, and this generation of GPUs runs with those of the other only.
 
     The open module takes itself out of memory again where it finds no GPU for it: then the file on disk tells.
     """
-
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        bus = facts[PCI]
-        if elsewhere(facts, bus) is not None:
-            return
-        driver = next(_flavours(facts, bus), None)
-        if driver is None and bus.origin == "text":
-            raise LOADED_DRIVER.unknown("the text does not show which flavour of the modules is loaded")
-        if driver is None or driver.flavour != loaded:
-            return
-        version = driver.version
-        for gpu in gpus(facts):
-            family = architecture_of(gpu, knowledge)
-            if family is None or family.open_modules != support or seen_to_work(facts, gpu):
-                continue
-            if family.last_driver_branch is not None and version is not None and version.major > family.last_driver_branch:
-                continue  # no flavour of this branch drives it
-            values = {**gpu.values, "architecture": family.name, **({"driver": version.text} if version is not None else {})}
-            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
-
-    rule.__name__ = cause
-    return rule
+    bus = facts[PCI]
+    if elsewhere(facts, bus) is not None:
+        return
+    driver = next(_flavours(facts, bus), None)
+    if driver is None and bus.origin == "text":
+        raise LOADED_DRIVER.unknown("the text does not show which flavour of the modules is loaded")
+    flavour, version, quotes = driver or (None, None, ())
+    for gpu in gpus(facts) if flavour == loaded else ():
+        family = architecture_of(gpu, knowledge)
+        if family is None or family.open_modules != support or seen_to_work(facts, gpu):
+            continue
+        if family.last_driver_branch is None or version is None or version.major <= family.last_driver_branch:
+            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], quotes), subject=gpu.subject)  # else no flavour of this branch drives it
 
 
-class _Flavour(NamedTuple):
-    flavour: str
-    version: ModuleVersion | None
-    quotes: Quotes
-
-
-def _flavours(facts: Facts, bus: Fact[PciBus]) -> Iterator[_Flavour]:
+def _flavours(facts: Facts, bus: Fact[PciBus]) -> Iterator[tuple[str, ModuleVersion | None, Quotes]]:
     """What is loaded; where nothing is, the module that the running kernel would load."""
     if told(facts, LOADED_DRIVER, bus) is not None:
         for fact in statements(facts, LOADED_DRIVER):
             if (flavour := fact.need().flavour) is not None:
-                yield _Flavour(flavour, fact.need().version, fact.some()[:1])
+                yield flavour, fact.need().version, fact.some()[:1]
         return
     if told(facts, MODULE_FILES, bus) is None:
         return
@@ -324,11 +295,11 @@ def _flavours(facts: Facts, bus: Fact[PciBus]) -> Iterator[_Flavour]:
     version = next((file.version for _, file in files if file.version is not None), None)
     for found, file in files:
         if file.flavour is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
-            yield _Flavour(file.flavour, file.version or version, found.some()[:1])
+            yield file.flavour, file.version or version, found.some()[:1]
 
 
-open_required = _wrong_flavour(REQUIRED, "proprietary", "required")
-open_unsupported = _wrong_flavour(UNSUPPORTED, "open", "unsupported")
+open_required = partial(_wrong_flavour, REQUIRED, "proprietary", "required")
+open_unsupported = partial(_wrong_flavour, UNSUPPORTED, "open", "unsupported")
 
 
 # ---------------------------------------------------------------- packages
@@ -339,10 +310,9 @@ def packages_conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     for listing in statements(facts, DRIVER_PACKAGES):
         packages = [entry for entry in listing.need() if traces.is_driver_package(entry)]
-        broken = [entry for entry in packages if len(entry.state) > 1 and entry.state[1] in _BROKEN]
+        broken = [entry for entry in packages if entry.state[1:2] in _BROKEN]
         if broken:
-            values = {"package": broken[0].name, "state": _BROKEN[broken[0].state[1]]}
-            yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in broken[:2])), values=values)
+            yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in broken[:2])))
             return
         yield from _two_releases(listing, packages)
 
@@ -357,7 +327,7 @@ def _two_releases(listing: Fact[tuple[Package, ...]], packages: list[Package]) -
     if len(releases) > 1:
         entries = list(releases.values())[:2]
         mixed = _of_nvidia(entries)
-        values = {"package": entries[0].name, "other": entries[1].name, **({"repository": mixed} if mixed is not None else {})}
+        values = {"repository": mixed} if mixed is not None else {}
         # A text tells of packages and not of whether they work: the list alone is no complaint, unless no update will make them agree.
         basis: Basis = "suspected" if listing.origin == "text" and mixed is None else "derived"
         yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in entries)), basis=basis, values=values)
@@ -377,8 +347,7 @@ def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for listing in statements(facts, DRIVER_PACKAGES):
         found = [entry for entry in listing.need() if _DESKTOP.match(entry.name) and traces.is_driver_package(entry)]
         if found:
-            quotes = merged(*(listing.line_of(entry.line) for entry in found[:2]), board.some()[:1])
-            yield Clue(cause=PLATFORM, quotes=quotes, values={"package": found[0].name})
+            yield Clue(cause=PLATFORM, quotes=merged(*(listing.line_of(entry.line) for entry in found[:2]), board.some()[:1]))
             return
 
 

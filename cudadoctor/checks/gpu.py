@@ -9,6 +9,7 @@ from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
     Gpu,
     Quotes,
+    block_of,
     elsewhere,
     event_line,
     gpus,
@@ -64,17 +65,11 @@ def _none_listed(bus: Fact[PciBus]) -> Quotes:
     """That none is there, said in words, and what drives a display or computes instead."""
     count = len(bus.need().functions)
     words = Quote(source=bus.source("PCI bus"), text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
-    return merged((words,), *(_lines_about(bus, function) for function in _adapters(bus)[:MOST_ADAPTERS]))
+    return merged((words,), *(block_of(bus, function.line)[:1] for function in _adapters(bus)[:MOST_ADAPTERS]))
 
 
 def _adapters(bus: Fact[PciBus]) -> list[PciFunction]:
     return [function for function in bus.need().functions if function.is_adapter]
-
-
-def _lines_about(bus: Fact[PciBus], function: PciFunction) -> Quotes:
-    """All lines of a listing about one function, in one quote where they stand together."""
-    about = (quote for quote in bus.quotes if quote.first is not None and quote.first <= function.line <= (quote.last or 0))
-    return tuple(about)[:1] or bus.line_of(function.line)
 
 
 def _called(function: PciFunction, knowledge: Knowledge) -> str:
@@ -111,9 +106,7 @@ def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             # bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware.
             switched_off = told(facts, MODULES, bus) is not None and module_named(facts, "bbswitch")
             basis: Basis = "suspected" if switched_off else "derived"
-            values = {"address": gpu.address}
-            text = bus.origin == "text"
-            yield Clue(cause=OFF, quotes=gpu.quotes, subject=gpu.subject, basis=basis, text=text, values=values)
+            yield Clue(cause=OFF, quotes=gpu.quotes, subject=gpu.subject, basis=basis, text=bus.origin == "text")
 
 
 def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -122,14 +115,14 @@ def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     What a pasted text says of the past is left to the signs: nobody can ask that machine what works now.
     """
     for address, lost in logged(facts, lambda event: event.xid == OFF_THE_BUS or _LOST.search(event.text) is not None):
-        yield Clue(cause=OFF, quotes=lost[:2], subject=subject_of(address), values={"address": address or ""})
+        yield Clue(cause=OFF, quotes=lost[:2], subject=subject_of(address))
 
 
 def refused_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """This boot's kernel log names a reason that lies before the driver: a power plug, a memory window, a GPU that is switched off."""
     for cause, words in _REFUSED.items():
         for address, said in logged(facts, lambda event, words=words: words.search(event.text) is not None):  # type: ignore[misc]
-            yield Clue(cause=cause, quotes=said[:2], subject=subject_of(address), values={"address": address} if address else {})
+            yield Clue(cause=cause, quotes=said[:2], subject=subject_of(address))
 
 
 def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[str | None, Quotes]]:
@@ -162,8 +155,7 @@ def gone_since_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if address is None or not spoken or _on_the_bus(facts, address) or works_now(facts, address):
             continue
         gone = Quote(source=bus.source("PCI bus"), text=f"{address}: not on the bus")
-        quotes = (event_line(log, spoken[0]), gone)
-        yield Clue(cause=OFF, quotes=quotes, subject=f"gpu:{address}", values={"address": address})
+        yield Clue(cause=OFF, quotes=(event_line(log, spoken[0]), gone), subject=subject_of(address))
 
 
 def _on_the_bus(facts: Facts, address: str) -> bool:
@@ -180,8 +172,7 @@ def reported_lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[NVML]
     for gpu in fact.value.gpus if fact.value is not None else ():
         if gpu.handle_error is not None and "gpu is lost" in gpu.handle_error.lower():
-            quotes = fact.lines_with("GPU is lost", gpu.handle_error)[:1]
-            yield Clue(cause=OFF, quotes=quotes, subject=subject_of(gpu.address), values={"index": str(gpu.index)})
+            yield Clue(cause=OFF, quotes=fact.lines_with("GPU is lost", gpu.handle_error)[:1], subject=subject_of(gpu.address))
 
 
 # ---------------------------------------------------------------- the line

@@ -7,18 +7,19 @@ about the machine: rules about texts read `facts.all`, which is empty there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from cudadoctor.checks import device_state, links
-from cudadoctor.checks.base import Check, Function, Line, Rule
+from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.benchmark import CLOCKS, GRAVE_REASONS
 from cudadoctor.checks.gpu import by_address, logged
-from cudadoctor.checks.reading import Quotes, listed, merged, subject_of
+from cudadoctor.checks.reading import Quotes, block_of, listed, merged, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL_LOG, NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, NvmlGpu, SmiGpu
+from cudadoctor.model.values import KERNEL_LOG, NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, GpuHealth, NvmlGpu, SmiGpu
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
@@ -31,10 +32,14 @@ _HARMLESS = ("gpu-idle", "applications-clocks-setting", "display-clock-setting",
 ECC, ROWS, RESET = "ecc-uncorrectable", "row-remap-needed", "gpu-needs-reset"
 NEAR = 2.0  # degrees Celsius to the limit from which clocks are held down
 RESETS = ("gpu-reset", "node-reboot", "system-reboot", "bus-reset", "drain-p2p")
-REMAPS = ("drain-and-reset",)
-_CSV_REASONS = tuple(
-    f"clocks_{word}_reasons.{reason.replace('-', '_')}" for word in ("throttle", "event") for reason in GRAVE_REASONS
-)  # fmt: skip
+REMAP = "drain-and-reset"
+_REMAPPING_WORDS = {
+    "remap_pending": "row remapping",
+    "remap_failed": "row remapping",
+    "retired_pages_pending": "retired pages pending",
+    "recovery_action": "recovery action",
+}
+_CSV_REASONS = tuple(f"clocks_{word}_reasons.{reason.replace('-', '_')}" for word in ("throttle", "event") for reason in GRAVE_REASONS)
 
 
 def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -46,32 +51,24 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         grouped = by_address(facts[KERNEL_LOG].need().events)
         near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"
-        yield Clue(cause="gpu-init-failed", quotes=fatal[-2:], subject=subject_of(address), basis=basis, values={"address": address or ""})
+        yield Clue(cause="gpu-init-failed", quotes=fatal[-2:], subject=subject_of(address), basis=basis)
 
 
 # ---------------------------------------------------------------- what NVML counts
-def _counted(cause: str, says: Callable[[NvmlGpu], str | None]) -> Function:
+def _counted(cause: str, says: Callable[[NvmlGpu], str | None], facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A rule that asks each GPU of NVML. `says`: the words of NVML's line that show the cause, None where it is not at work."""
-
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        fact = facts[NVML]
-        for gpu in fact.value.gpus if fact.value is not None else ():
-            words = says(gpu)
-            if words is not None:
-                quotes = tuple(quote for quote in fact.lines_with(words) if f"GPU {gpu.index}" in quote.text) or fact.lines_with(words)
-                values = {"address": gpu.address or "", "index": str(gpu.index)}
-                yield Clue(cause=cause, quotes=quotes[:1], subject=subject_of(gpu.address), values=values)
-
-    rule.__name__ = cause
-    return rule
+    fact = facts[NVML]
+    for gpu in fact.value.gpus if fact.value is not None else ():
+        words = says(gpu)
+        if words is not None:
+            quotes = tuple(quote for quote in fact.lines_with(words) if f"GPU {gpu.index}" in quote.text) or fact.lines_with(words)
+            yield Clue(cause=cause, quotes=quotes[:1], subject=subject_of(gpu.address))
 
 
-def _remapping(gpu: NvmlGpu) -> str | None:
-    if gpu.remap_pending or gpu.remap_failed:
-        return "row remapping"
-    if gpu.retired_pages_pending:
-        return "retired pages pending"
-    return "recovery action" if gpu.recovery_action in REMAPS else None
+def _remapping(gpu: GpuHealth) -> tuple[str, ...]:
+    """The fields that ask for rows to be remapped, or for pages to be retired."""
+    named = [name for name in ("remap_pending", "remap_failed", "retired_pages_pending") if getattr(gpu, name)]
+    return (*named, *(["recovery_action"] if gpu.recovery_action == REMAP else []))
 
 
 def _to_reset(gpu: NvmlGpu) -> str | None:
@@ -86,32 +83,22 @@ def _throttled(gpu: NvmlGpu) -> str | None:
     return "clocks held by" if set(gpu.throttle_reasons) & set(GRAVE_REASONS) else "slows down from" if hot else None
 
 
-uncorrected_counted = _counted(ECC, lambda gpu: "uncorrected ECC errors" if gpu.ecc_uncorrected_volatile else None)
-remapping_counted = _counted(ROWS, _remapping)
-reset_asked = _counted(RESET, _to_reset)
-clocks_held = _counted(CLOCKS, _throttled)
+uncorrected_counted = partial(_counted, ECC, lambda gpu: "uncorrected ECC errors" if gpu.ecc_uncorrected_volatile else None)
+remapping_counted = partial(_counted, ROWS, lambda gpu: next((_REMAPPING_WORDS[field] for field in _remapping(gpu)), None))
+reset_asked = partial(_counted, RESET, _to_reset)
+clocks_held = partial(_counted, CLOCKS, _throttled)
 
 
 # ---------------------------------------------------------------- what tables and texts show
-Shown = Callable[[Facts], Iterator[tuple[Fact[Any], Quotes, str | None]]]  # a fact, its lines, and the address of the GPU
+Shown = Iterator[tuple[Fact[Any], Quotes, str | None]]  # a fact, its lines, and the address of the GPU
 
 
-def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]]) -> Shown:
+def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]], facts: Facts) -> Shown:
     """Sections of nvidia-smi. `fields`: those that show the cause, none where it is not at work."""
-
-    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
-        for fact in facts.all(SMI_DETAILS):
-            for gpu in fact.value or ():
-                named = fields(gpu)
-                if named:
-                    yield fact, fact.lines_at({gpu.lines.get(name) for name in named})[:3], gpu.address
-
-    return shown
-
-
-def _remapping_shown(gpu: GpuDetails) -> tuple[str, ...]:
-    named = [name for name in ("remap_pending", "remap_failed", "retired_pages_pending") if getattr(gpu, name)]
-    return (*named, *(["recovery_action"] if gpu.recovery_action in REMAPS else []))
+    for fact in facts.all(SMI_DETAILS):
+        for gpu in fact.value or ():
+            if named := fields(gpu):
+                yield fact, fact.lines_at({gpu.lines.get(name) for name in named})[:3], gpu.address
 
 
 def _throttled_shown(gpu: GpuDetails) -> tuple[str, ...]:
@@ -123,31 +110,22 @@ def _throttled_shown(gpu: GpuDetails) -> tuple[str, ...]:
     return ("temperature_c", "temperature_margin_c") if gpu.temperature_margin_c is not None and gpu.temperature_margin_c < NEAR else ()
 
 
-def _in_table(bad: Callable[[SmiGpu], bool]) -> Shown:
+def _in_table(bad: Callable[[SmiGpu], object], facts: Facts) -> Shown:
     """The table that nvidia-smi draws."""
-
-    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
-        for fact in facts.all(SMI):
-            for gpu in fact.value.gpus if fact.value is not None else ():
-                if bad(gpu):
-                    around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= gpu.line <= (quote.last or 0))
-                    yield fact, tuple(around)[:1] or fact.some()[:1], gpu.address
-
-    return shown
+    for fact in facts.all(SMI):
+        for gpu in fact.value.gpus if fact.value is not None else ():
+            if bad(gpu):
+                yield fact, block_of(fact, gpu.line)[:1], gpu.address
 
 
-def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool]) -> Shown:
+def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool], facts: Facts) -> Shown:
     """`--query-gpu=... --format=csv`."""
-
-    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
-        for fact in facts.all(SMI_CSV):
-            for number, row in enumerate(fact.value.rows if fact.value is not None else (), 1):
-                told, line = dict(zip(fact.need().fields, row, strict=False)), fact.need().line
-                if any(name in told and bad(told[name]) for name in columns):
-                    address = told.get("pci.bus_id") or told.get("gpu_bus_id") or ""
-                    yield fact, fact.lines_at({line, line + number}), address if address.count(":") == 2 else None
-
-    return shown
+    for fact in facts.all(SMI_CSV):
+        for number, row in enumerate(fact.value.rows if fact.value is not None else (), 1):
+            told, line = dict(zip(fact.need().fields, row, strict=False)), fact.need().line
+            if any(name in told and bad(told[name]) for name in columns):
+                address = told.get("pci.bus_id") or told.get("gpu_bus_id") or ""
+                yield fact, fact.lines_at({line, line + number}), address if address.count(":") == 2 else None
 
 
 def _asks_reset(value: str) -> bool:
@@ -157,19 +135,19 @@ def _asks_reset(value: str) -> bool:
 
 ECC_COLUMNS = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.volatile.dram", "ecc.errors.uncorrected.volatile.sram")
 PENDING_COLUMNS = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
-_SHOWN: dict[str, tuple[Shown, ...]] = {
+_SHOWN: dict[str, tuple[Callable[[Facts], Shown], ...]] = {
     ECC: (
-        _in_sections(lambda gpu: ("ecc_uncorrected",) if gpu.ecc_uncorrected else ()),
-        _in_table(lambda gpu: bool(gpu.ecc_uncorrected)),  # its column of volatile uncorrected errors
-        _in_list(ECC_COLUMNS, lambda value: value.isdecimal() and int(value) > 0),
+        partial(_in_sections, lambda gpu: ("ecc_uncorrected",) if gpu.ecc_uncorrected else ()),
+        partial(_in_table, lambda gpu: gpu.ecc_uncorrected),  # its column of volatile uncorrected errors
+        partial(_in_list, ECC_COLUMNS, lambda value: value.isdecimal() and int(value) > 0),
     ),
-    ROWS: (_in_sections(_remapping_shown), _in_list(PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
+    ROWS: (partial(_in_sections, _remapping), partial(_in_list, PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
     RESET: (
-        _in_sections(lambda gpu: ("recovery_action",) if gpu.recovery_action in RESETS else ()),
-        _in_table(lambda gpu: any("requires reset" in cell for cell in gpu.errors)),
-        _in_list(("gpu_recovery_action",), _asks_reset),
+        partial(_in_sections, lambda gpu: ("recovery_action",) if gpu.recovery_action in RESETS else ()),
+        partial(_in_table, lambda gpu: any("requires reset" in cell for cell in gpu.errors)),
+        partial(_in_list, ("gpu_recovery_action",), _asks_reset),
     ),
-    CLOCKS: (_in_sections(_throttled_shown), _in_list(_CSV_REASONS, lambda value: value == "Active")),
+    CLOCKS: (partial(_in_sections, _throttled_shown), partial(_in_list, _CSV_REASONS, lambda value: value == "Active")),
 }
 
 
@@ -178,8 +156,7 @@ def shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for cause, places in _SHOWN.items():
         for place in places:
             for fact, quotes, address in place(facts):
-                values = {"address": address} if address else {}
-                yield Clue(cause=cause, quotes=quotes, subject=subject_of(address), text=fact.origin == "text", values=values)
+                yield Clue(cause=cause, quotes=quotes, subject=subject_of(address), text=fact.origin == "text")
 
 
 # ---------------------------------------------------------------- the line

@@ -9,8 +9,8 @@ import msgspec
 
 from cudadoctor.checks import withheld
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
-from cudadoctor.checks.reading import module_named
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, plural, rung_quote, spoken, variables_of, without_places
+from cudadoctor.checks.reading import broken, module_named, passed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -25,8 +25,8 @@ MISMATCH, NOT_ON_DEVICE = 803, 804
 NVML_LIBRARY_NOT_FOUND = 12
 _NOT_FOUND = lazy(rf"(lib\S{{1,200}}): {NOT_THERE}")
 # Windows' loader gives the number; its words are in the user's language. 126, a missing file, has words of Python's.
-_REFUSED_DLL = lazy(r"\[WinError (?P<number>127|193|1114)\] ?(?P<words>[^\n]{0,120})")
-_UNREADABLE = lazy(rf"(?<!\S)(\S{{0,200}}?lib\S{{1,200}}?): ({UNUSABLE})")
+_REFUSED_DLL = lazy(r"\[WinError (?:127|193|1114)\]")
+_UNREADABLE = lazy(rf"(?<!\S)\S{{0,200}}?lib\S{{1,200}}?: (?:{UNUSABLE})")
 _STUBS = lazy(r"/stubs(?:/|$)")
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
 
@@ -44,18 +44,12 @@ def _loader_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact, ladder = _climb(facts)
     for result in broken(ladder, "libcuda"):
         quote = rung_quote(fact, result)
-        if (bad := _UNREADABLE.search(result.output)) is not None:
-            library, reason = bad.groups()
-        elif (refused := _REFUSED_DLL.search(result.output)) is not None:
-            library, reason = "nvcuda.dll", f"{refused['words'].strip()} (WinError {refused['number']})"
-        elif (missing := _NOT_FOUND.search(result.output)) is not None:
-            library, reason = missing[1], "not found"
-        else:
-            continue
-        if reason == "not found" and library.startswith("libcuda.so"):
+        unusable = _UNREADABLE.search(result.output) or _REFUSED_DLL.search(result.output)
+        missing = _NOT_FOUND.search(result.output)
+        if unusable is None and missing is not None and missing[1].startswith("libcuda.so"):
             yield _nowhere(facts, quote)
-        else:  # also where libcuda itself was found, and a library that it needs was not
-            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": library, "reason": reason})
+        elif unusable is not None or missing is not None:  # also where libcuda itself was found, and a library that it needs was not
+            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda")
 
 
 def _not_the_drivers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -63,8 +57,7 @@ def _not_the_drivers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact, ladder = _climb(facts)
     for result in broken(ladder, "init"):
         if "libcuda has no function" in result.output:
-            values = {"library": ladder.library_path or "libcuda.so.1", "reason": result.output.strip()}
-            yield Clue(cause=INCOMPLETE, quotes=(rung_quote(fact, result), *_loaded(ladder)), from_rung="init", values=values)
+            yield Clue(cause=INCOMPLETE, quotes=(rung_quote(fact, result), *_loaded(ladder)), from_rung="init")
 
 
 def _nowhere(facts: Facts, quote: Quote) -> Clue:
@@ -74,14 +67,11 @@ def _nowhere(facts: Facts, quote: Quote) -> Clue:
         if found is None:
             continue
         copies = [file for file in found.need().find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
-        foreign = next((file for file in copies if file.foreign is not None), None)
-        if foreign is not None:
-            values = {"library": "libcuda.so.1", "path": foreign.path, "reason": f"made for {foreign.foreign}"}
-            return Clue(cause=INCOMPLETE, quotes=(quote, *found.line_of(foreign.line)), from_rung="libcuda", values=values)
         if copies:
-            values = {"library": "libcuda.so.1", "path": copies[0].path, "libcuda_folder": copies[0].path.rpartition("/")[0]}
-            return Clue(cause=MISSING, quotes=(quote, *found.line_of(copies[0].line)), from_rung="libcuda", values=values)
-    return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda", values={"library": "libcuda.so.1"})
+            copy = min(copies, key=lambda file: file.foreign is None)  # one for another machine says why it is not taken
+            cause, quotes = INCOMPLETE if copy.foreign is not None else MISSING, (quote, *found.line_of(copy.line))
+            return Clue(cause=cause, quotes=quotes, from_rung="libcuda", values={"path": copy.path})
+    return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda")
 
 
 def _for_guests_only(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -101,12 +91,11 @@ def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if facts[TEGRA].value:
         return  # older JetPack has no NVML, by design
-    environment = facts[ENVIRONMENT]
-    given = variables_of(environment).get("NVIDIA_DRIVER_CAPABILITIES")
+    given = variables_of(facts[ENVIRONMENT]).get("NVIDIA_DRIVER_CAPABILITIES")
     if given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(",")):
         return
     works = tuple(rung_quote(ladder, result) for result in ladder.value.result("devices")[:1])
-    yield Clue(cause=INCOMPLETE, quotes=(*nvml.some()[:1], *works), values={"library": "libnvidia-ml.so.1", "reason": "not found"})
+    yield Clue(cause=INCOMPLETE, quotes=(*nvml.some()[:1], *works))
 
 
 # ---------------------------------------------------------------- the wrong file
@@ -121,7 +110,7 @@ def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     shown = answers or (failed if path == numbas else [])
     quotes = (*(rung_quote(fact, result) for result in shown[:1]), *_loaded(ladder))
-    values = {"path": path, "stub_folder": path.rpartition("/")[0]} if path is not None else {}
+    values = {"path": path} if path is not None else {}
     found = Clue(cause=STUB, quotes=quotes, from_rung="init" if path != numbas else "numba-kernel", values=values)
     yield _with_library_path(facts, found, _STUBS)
 
@@ -159,8 +148,7 @@ def _above_the_branch(facts: Facts, knowledge: Knowledge, quote: Quote) -> Itera
         return
     branch = knowledge.branch(driver.value.version.major)
     if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
-        shown = smi.lines_with(smi.value.cuda.text)[:1]
-        yield Clue(cause=COMPAT, quotes=(quote, *shown, *driver.some()[:1]), from_rung="init", values={"cuda": smi.value.cuda.text})
+        yield Clue(cause=COMPAT, quotes=(quote, *smi.lines_with(smi.value.cuda.text)[:1], *driver.some()[:1]), from_rung="init")
 
 
 # ---------------------------------------------------------------- the row's line
@@ -170,8 +158,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if refused:
         output = refused[0].output.strip()
         library = "nvcuda.dll" if "nvcuda" in output or _REFUSED_DLL.search(output) else "libcuda.so.1"
-        said = f"{library} cannot be loaded: {output or refused[0].status}"
-        return Line(said[:200], (rung_quote(fact, refused[0]),))
+        return Line(f"{library} cannot be loaded: {output or refused[0].status}"[:200], (rung_quote(fact, refused[0]),))
     name = f"libcuda {ladder.library}" if ladder.library is not None else "libcuda"
     where = f" ({ladder.library_path})" if ladder.library_path else ""
     for result in broken(ladder, "init", "devices"):

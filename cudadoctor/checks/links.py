@@ -6,8 +6,8 @@ shows is no ignorance about the machine: rules about texts read `facts.all`, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.common import spoken
@@ -16,8 +16,21 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COPY_RATES, LADDER, NVML, PCI_LINKS, SMI_CSV, SMI_DETAILS, GpuDetails, Measurement, PciLinks, SmiCsv
+from cudadoctor.model.values import (
+    COPY_RATES,
+    LADDER,
+    NVML,
+    PCI_LINKS,
+    SMI_CSV,
+    SMI_DETAILS,
+    GpuDetails,
+    GpuHealth,
+    Measurement,
+    PciLinks,
+    SmiCsv,
+)
 
+G = TypeVar("G", bound=GpuHealth)
 PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
 BUSY = 20  # percent of utilisation from which a GPU is at work
 CARD = 16  # lanes of a graphics card that does not say
@@ -38,13 +51,11 @@ def pcie_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     told: set[int] = set()
     for figure in fact.value.benchmark:
-        copies = figure.name in ("h2d_pinned", "d2h_pinned") and figure.gpu not in told
-        words = _degraded(figure, knowledge) if copies else None
+        words = _degraded(figure, knowledge) if (figure.name in ("h2d_pinned", "d2h_pinned") and figure.gpu not in told) else None
         if words is not None:
             told.add(figure.gpu)
-            address = fact.value.address(figure.gpu)
             quote = spoken("benchmark", figure.line, f"GPU {figure.gpu}: {words}")
-            yield Clue(cause=PCIE, quotes=(quote,), subject=subject_of(address), values={"address": address or ""})
+            yield Clue(cause=PCIE, quotes=(quote,), subject=subject_of(fact.value.address(figure.gpu)))
 
 
 def _degraded(figure: Measurement, knowledge: Knowledge) -> str | None:
@@ -140,44 +151,25 @@ def _sure(width: int, most: int, *, beside: bool = False) -> Basis:
 
 
 def _shown(fact: Fact[Any], lines: Iterable[int], address: str | None, basis: Basis) -> Clue:
-    quotes, values = fact.lines_at(set(lines)), {"address": address} if address else {}
-    return Clue(cause=PCIE, quotes=quotes, subject=subject_of(address), basis=basis, text=fact.origin == "text", values=values)
+    return Clue(cause=PCIE, quotes=fact.lines_at(lines), subject=subject_of(address), basis=basis, text=fact.origin == "text")
 
 
 # ---------------------------------------------------------------- NVLink
-class _Links(NamedTuple):
-    number: int | None
-    address: str | None
-    active: int
-    inactive: int
-    quotes: Quotes
-
-
 def nvlink_counted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Some of a GPU's links are down while others are up, here or on its neighbours. All down: no bridge is plugged in."""
     fact = facts[NVML]
-    gpus = [
-        _Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, fact.lines_with(f"GPU {gpu.index}:")[:1])
-        for gpu in (fact.value.gpus if fact.value is not None else ())
-        if gpu.nvlinks_inactive is not None
-    ]
-    yield from _down(gpus, text=fact.origin == "text")
+    yield from _down(fact, fact.value.gpus if fact.value is not None else (), lambda gpu: fact.lines_with(f"GPU {gpu.index}:")[:1])
 
 
 def nvlink_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The same from `nvidia-smi nvlink -s` in a user's text."""
     for fact in facts.all(SMI_DETAILS):
-        gpus = []
-        for gpu in fact.value or ():
-            if gpu.nvlinks_inactive is not None:
-                quotes = fact.lines_at({gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)})
-                gpus.append(_Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, quotes))
-        yield from _down(gpus, text=fact.origin == "text")
+        yield from _down(fact, fact.value or (), lambda gpu, fact=fact: fact.lines_at({gpu.line, gpu.lines.get("nvlinks_inactive")}))  # type: ignore[misc]
 
 
-def _down(gpus: Sequence[_Links], *, text: bool) -> Iterator[Clue]:
-    most = max((gpu.active for gpu in gpus), default=0)
-    for gpu in gpus:
-        if 0 < gpu.inactive < gpu.active or (gpu.inactive and gpu.active < most):
-            index = {"index": str(gpu.number)} if gpu.number is not None else {}
-            yield Clue(cause=NVLINK, quotes=gpu.quotes, subject=subject_of(gpu.address), text=text, values=index)
+def _down(fact: Fact[Any], gpus: Sequence[G], lines: Callable[[G], Quotes]) -> Iterator[Clue]:
+    counted = [(gpu, gpu.nvlinks_active or 0, gpu.nvlinks_inactive) for gpu in gpus if gpu.nvlinks_inactive is not None]
+    most = max((active for _, active, _ in counted), default=0)
+    for gpu, active, inactive in counted:
+        if 0 < inactive < active or (inactive and active < most):
+            yield Clue(cause=NVLINK, quotes=lines(gpu), subject=subject_of(gpu.address), text=fact.origin == "text")

@@ -39,7 +39,7 @@ _GPU_NODE = lazy(r"/dev/nvidia\d+$")
 
 def needed(nodes: DeviceNodes) -> tuple[DeviceNode, ...]:
     """The nodes that every CUDA program opens. nvidia-caps and nvidia-modeset are others' business."""
-    fixed = tuple(node for node in (nodes.find(CONTROL), nodes.find(UVM)) if node is not None)
+    fixed = (node for node in (nodes.find(CONTROL), nodes.find(UVM)) if node is not None)
     return (*fixed, *gpu_nodes(nodes))
 
 
@@ -125,13 +125,8 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if surely:
         node = surely[0]
         quotes = merged(*(nodes.line_of(one.line) for one in surely[:2]), fact.some()[:1])
-        values = {
-            "node": node.path,
-            "group": node.group,
-            "mode": node.mode,
-            "user": user.name,
-            **({"acl": "yes", "place": node.path} if allowed(node, user, facts) else {}),
-        }
+        values = {"group": node.group, "mode": node.mode, "user": user.name}
+        values |= {"acl": "yes", "place": node.path} if allowed(node, user, facts) else {}
         yield Clue(cause="device-permission-denied", quotes=quotes, values=values)
 
 
@@ -157,7 +152,7 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         node = nodes.value.find(opening.path)
         if node is not None and not node.mode.endswith("+") and allowed(node, user.need(), facts):
             quotes = merged(opening_quote(climb, opening), nodes.line_of(node.line), user.some()[:1])
-            yield Clue(cause="security-policy-denies-devices", quotes=quotes, values={"node": node.path, "user": user.need().name})
+            yield Clue(cause="security-policy-denies-devices", quotes=quotes)
             return
 
 
@@ -187,7 +182,7 @@ def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     marks = facts[CONTAINER_MARKS] if refused else None
     if marks is not None and marks.value and elsewhere(facts) is None:
         quotes = merged(*(opening_quote(climb, opening) for opening in refused[:2]), marks.some()[:1])
-        yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
+        yield Clue(cause="container-lost-devices", quotes=quotes)
 
 
 def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -203,7 +198,7 @@ def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     old = next((rule for rule in others if rule.major in _DYNAMIC), None)
     if old is not None:
-        values = {"node": UVM, "major": str(uvm.major), "old_major": str(old.major), "lxc": rules.need().container or ""}
+        values = {"major": str(uvm.major), "old_major": str(old.major), "lxc": rules.need().container or ""}
         quotes = merged(nodes.line_of(uvm.line), rules.line_of(old.line))
         yield Clue(cause="container-lost-devices", quotes=quotes, from_rung="init", values=values)
 

@@ -10,7 +10,6 @@ from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.common import (
     NOT_REACHED,
     any_of,
-    broken,
     driver_cuda,
     in_python,
     last_line,
@@ -18,7 +17,6 @@ from cudadoctor.checks.common import (
     numba_state,
     package_of,
     package_quote,
-    passed,
     plural,
     requirements_of,
     rules_out,
@@ -26,7 +24,7 @@ from cudadoctor.checks.common import (
     variable_quote,
     variables_of,
 )
-from cudadoctor.checks.reading import Quotes
+from cudadoctor.checks.reading import broken, passed
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -68,10 +66,9 @@ def _switch(variable: str, key: str, cause: str) -> Function:
             return  # the environment outranks the file, which counts only where PyYAML is installed
         for entry in python.value.numba_config if python.value is not None else ():
             found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
-            if found is not None and (switched_on(found.group(1)) or found.group(1).lower() in _TRUE_WORDS):
+            if found is not None and (switched_on(found[1]) or found[1].lower() in _TRUE_WORDS):
                 quote = python.line_with(" ".join(entry.text.split()), words=f"{entry.path}: {entry.text.strip()}")
-                values = {"variable": key, "value": found.group(1), "numba_config": entry.path}
-                yield Clue(cause=cause, quotes=(quote,), values=values)
+                yield Clue(cause=cause, quotes=(quote,), values={"variable": key, "value": found[1], "numba_config": entry.path})
 
     return any_of(in_environment, in_file)
 
@@ -127,8 +124,7 @@ def _bindings_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     missing = [name for name in ("cuda-bindings", "cuda-core") if package_of(python, name) is None]
     if missing:
         words = f"{' and '.join(missing)}: not installed"
-        quotes = (package_quote(python, target), Quote(source=python.need().path, text=words))
-        yield in_python(TARGET_MISSING, python, quotes, {"package": " ".join(missing), "wanted_by": f"{target.name} {target.version}"})
+        yield in_python(TARGET_MISSING, python, (package_quote(python, target), Quote(source=python.need().path, text=words)))
 
 
 def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -147,10 +143,10 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         shown = python.line_with("start-up hook", words="numba-cuda's start-up hook is not in place")
     if shown is not None:
         quotes: tuple[Quote, ...] = (shown, package_quote(python, found.target))
-        values = {"package": "numba-cuda", "reason": "its start-up hook does not act"}
+        values = {}
         folder, listed = found.target.path, variables_of(facts.there(ENVIRONMENT)).get("PYTHONPATH", "")
         if folder is not None and folder in [place.rstrip("/") for place in listed.split(":")]:
-            values.update(unhooked="yes", path=folder)
+            values = {"unhooked": "yes", "path": folder}
             quotes += (variable_quote(facts[ENVIRONMENT], "PYTHONPATH"),)
         yield in_python(TARGET_MISSING, python, quotes, values)
 
@@ -163,8 +159,7 @@ def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     python, numba = found.python, found.numba
     release = knowledge.numba_release(numba.version)
     if release is not None and release.builtin_cuda is False:
-        quotes = (package_quote(python, numba),)
-        yield in_python(TARGET_MISSING, python, quotes, {"package": "numba-cuda", "wanted_by": f"numba {numba.version}"})
+        yield in_python(TARGET_MISSING, python, (package_quote(python, numba),))
 
 
 # ---------------------------------------------------------------- numba-too-old
@@ -176,8 +171,7 @@ def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     python, numba, target = found.python, found.numba, found.target
     for requirement in requirements_of(target):
         if requirement.name.lower() == "numba" and rules_out(requirement, numba.version):
-            quotes = (package_quote(python, target), package_quote(python, numba))
-            yield _old(python, numba, quotes, f"{target.name} {target.version} asks for numba{requirement.specifier}")
+            yield in_python(TOO_OLD, python, (package_quote(python, target), package_quote(python, numba)))
 
 
 def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -189,8 +183,7 @@ def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     newest = found.toolkits(knowledge)[1]
     for part in toolkits.value.components if toolkits.value is not None and newest is not None else ():
         if part.name in ("nvvm", "nvrtc", "cudart") and part.version is not None and newest is not None and part.version.major > newest:
-            reason = f"{package.name} {package.version} knows toolkits up to {newest}, {part.name} is {part.version}"
-            yield _old(python, package, (package_quote(python, package), component_quote(toolkits, part)), reason)
+            yield in_python(TOO_OLD, python, (package_quote(python, package), component_quote(toolkits, part)))
             return
 
 
@@ -203,8 +196,7 @@ def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     oldest = found.toolkits(knowledge)[0]
     for part in toolkits.value.components if toolkits.value is not None else ():
         if oldest is not None and part.name in ("nvvm", "cudart") and part.version is not None and part.version < oldest:
-            values = {"package": package.name, "version": part.version.text, "minimum": oldest.text}
-            yield in_python(MISMATCH, python, (package_quote(python, package), component_quote(toolkits, part)), values)
+            yield in_python(MISMATCH, python, (package_quote(python, package), component_quote(toolkits, part)))
             return
 
 
@@ -222,12 +214,7 @@ def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not seen and numba.version >= CRASH_MENDED_IN:
         return
     if seen or not switched_on(variables_of(facts[ENVIRONMENT]).get("NUMBA_CUDA_USE_NVIDIA_BINDING", "0")):
-        reason = "Numba's own CUDA target crashes on drivers of CUDA 13; numba-cuda does not"
-        yield _old(python, numba, (*seen, package_quote(python, numba), driver[1]), reason)
-
-
-def _old(python: Fact[PythonEnvironment], package: PythonPackage, quotes: Quotes, reason: str) -> Clue:
-    return in_python(TOO_OLD, python, quotes, {"package": package.name, "version": package.version.text, "reason": reason})
+        yield in_python(TOO_OLD, python, (*seen, package_quote(python, numba), driver[1]))
 
 
 # ---------------------------------------------------------------- the row's line

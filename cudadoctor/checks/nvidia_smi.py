@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
-from cudadoctor.checks.reading import Quotes, first_true, line_if, marks_of_container, merged, off_the_bus
+from cudadoctor.checks.common import plural, rung_quote, variables_of
+from cudadoctor.checks.reading import Quotes, first_true, line_if, marks_of_container, merged, off_the_bus, passed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
@@ -29,8 +29,7 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     loaded_here = partial(line_if, facts, LOADED_DRIVER, lambda driver: not marks_of_container(facts, smi))
     works = first_true(loaded_here, lambda: _cuda_answers(facts))
     if works:
-        values = {"unfit": "nvidia-smi"} if _unfit(smi) else {}
-        yield Clue(cause=MISSING, quotes=merged(smi.some(), works), values=values)
+        yield Clue(cause=MISSING, quotes=merged(smi.some(), works), values={"unfit": "nvidia-smi"} if _unfit(smi) else {})
 
 
 def _unfit(smi: Fact[Smi]) -> bool:

@@ -5,12 +5,12 @@ NVML's list is joined with the process table. A small, listed, running process (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import answering_gpus, any_of, broken, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, same_address, subject_of
+from cudadoctor.checks.common import answering_gpus, any_of, plural, rung_quote
+from cudadoctor.checks.reading import WINDOWS, Quotes, broken, event_line, marks_of_container, same_address, subject_of
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -90,15 +90,12 @@ def holders(nvml: Nvml, processes: Processes, gpus: tuple[NvmlGpu, ...], gpu: Nv
     return found
 
 
-def _stranded(holder: Holder, processes: Processes) -> str | None:
-    """Why nobody waits for this process any more: dead, orphaned, or stopped with nobody left to go on with it."""
+def _stranded(holder: Holder, processes: Processes) -> bool:
+    """Whether nobody waits for this process any more: it is dead, orphaned, or stopped with nobody left to go on with it."""
     process = holder.process
-    if process is None:
-        return None
-    if process.state in ("orphaned", "defunct"):
-        return process.state
-    alone = process.ppid == 1 or (process.ppid is not None and processes.find(process.ppid) is None)
-    return "stopped, its parent is gone" if process.state == "stopped" and alone else None
+    if process is None or process.state != "stopped":
+        return process is not None and process.state in ("orphaned", "defunct")
+    return process.ppid == 1 or (process.ppid is not None and processes.find(process.ppid) is None)
 
 
 def computing(holder: Holder) -> bool:
@@ -118,20 +115,16 @@ def _quotes(nvml: Fact[Nvml], table: Fact[Processes], holder: Holder) -> Quotes:
     return tuple(quotes)
 
 
-def _values(found: list[Holder], gpu: NvmlGpu) -> dict[str, str]:
+def _by_size(found: Iterable[Holder]) -> list[Holder]:
+    return sorted(found, key=lambda entry: -(entry.bytes or 0))
+
+
+def _values(found: list[Holder]) -> dict[str, str]:
     """What a recipe needs; the first holder is the largest."""
-    first = found[0]
-    values = {"pid": str(first.pid), "pids": " ".join(str(entry.pid) for entry in found), "gpu": str(gpu.index)}
-    memory = sum(entry.bytes or 0 for entry in found) or gpu.memory_used_bytes
-    if memory:
-        values["memory"] = size(memory)
-    if first.process is not None:
-        more = {"owner": first.process.user, "command": first.process.command, "state": first.process.state, "parent": first.process.ppid}
-        values |= {name: str(value) for name, value in more.items() if value is not None}
-        values["own"] = "yes" if first.process.own else "no"
-        if first.process.start_time is not None:
-            values["start_time"] = f"{first.process.start_time:.2f}"
-    return values
+    process = found[0].process
+    start = process.start_time if process is not None else None
+    values = {"pid": str(found[0].pid), "pids": " ".join(str(entry.pid) for entry in found)}
+    return values if start is None else {**values, "start_time": f"{start:.2f}"}
 
 
 # ---------------------------------------------------------------- gpu-memory-held-by-others
@@ -148,19 +141,19 @@ def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu, failure: Quote | None) -> Iterator[Clue]:
     table, listed = _table(facts)
-    alive = [entry for entry in holders(nvml.need(), listed, gpus, gpu) if computing(entry) and _stranded(entry, listed) is None]
+    alive = [entry for entry in holders(nvml.need(), listed, gpus, gpu) if computing(entry) and not _stranded(entry, listed)]
     untold = any(entry.bytes is None for entry in alive) and _shares_are_untold(facts)
-    alive = [entry for entry in alive if entry.bytes is not None or not untold]
-    alive.sort(key=lambda entry: -(entry.bytes or 0))
+    alive = _by_size(entry for entry in alive if entry.bytes is not None or not untold)
     said = (failure,) if failure is not None else ()
-    held = _share(alive, gpu)
-    if alive and (failure is not None or (held >= MUCH and 1 - max(held, _used(gpu)) < LITTLE)):
+    # Where no share is shown, what is in use counts.
+    figures, used = [entry.bytes for entry in alive if entry.bytes is not None], _part(gpu.memory_used_bytes, gpu)
+    held = _part(sum(figures), gpu) if figures else used
+    if alive and (failure is not None or (held >= MUCH and 1 - max(held, used) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
-        yield Clue(cause=OTHERS, quotes=quotes, subject=subject_of(gpu.address), values=_values(alive, gpu))
-    elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
+        yield Clue(cause=OTHERS, quotes=quotes, subject=subject_of(gpu.address), values=_values(alive))
+    elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and used >= MUCH and _unseen(facts):
         # A container's or WSL's table does not show the host's processes; the memory that they hold is counted all the same.
-        values = {"gpu": str(gpu.index), "memory": size(gpu.memory_used_bytes or 0)}
-        yield Clue(cause=OTHERS, quotes=(*said, _in_use(nvml, gpu)), subject=subject_of(gpu.address), values=values)
+        yield Clue(cause=OTHERS, quotes=(*said, _in_use(nvml, gpu)), subject=subject_of(gpu.address))
 
 
 def _in_use(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
@@ -174,22 +167,13 @@ def _shares_are_untold(facts: Facts) -> bool:
     return kernel.value is not None and kernel.value.system == WINDOWS
 
 
-def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
-    """The part of the GPU's memory that these hold. Where no figure is shown, what is in use counts."""
-    figures = [entry.bytes for entry in alive if entry.bytes is not None]
-    held = sum(figures) if figures else gpu.memory_used_bytes or 0
-    return held / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
+def _part(amount: int | None, gpu: NvmlGpu) -> float:
+    """So much of the GPU's memory, as a part of the whole."""
+    return (amount or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
 
 
-def _used(gpu: NvmlGpu) -> float:
-    """The part of the GPU's memory that is in use."""
-    return (gpu.memory_used_bytes or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
-
-
-def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
-    """Whether a good part is in use by processes that this system cannot list."""
-    if _used(gpu) < MUCH:
-        return False
+def _unseen(facts: Facts) -> bool:
+    """Whether there may be processes that this system cannot list."""
     wsl = facts[WSL]
     return bool(wsl.value) or _shares_are_untold(facts) or bool(marks_of_container(facts, wsl))
 
@@ -223,14 +207,10 @@ def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvml, gpus = answering_gpus(facts, UNLISTED)
     table, listed = _table(facts)
     for gpu in gpus:
-        if _released(facts, gpu):
-            continue
-        dead = [entry for entry in holders(nvml.need(), listed, gpus, gpu) if _stranded(entry, listed) is not None]
-        dead.sort(key=lambda entry: -(entry.bytes or 0))
-        if dead:
+        dead = _by_size(entry for entry in holders(nvml.need(), listed, gpus, gpu) if _stranded(entry, listed))
+        if dead and not _released(facts, gpu):
             quotes = tuple(quote for entry in dead[:2] for quote in _quotes(nvml, table, entry))
-            values = {**_values(dead, gpu), "state": _stranded(dead[0], listed) or ""}
-            yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=values)
+            yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=_values(dead))
 
 
 def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -254,8 +234,7 @@ def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             continue
         shown = _in_use(nvml, gpu)
         quotes = (shown, Quote(source=shown.source, text=f"GPU {gpu.index}: no living process is listed"), *table.some()[:1])
-        values = {"gpu": str(gpu.index), "memory": size(used), "state": "not listed"}
-        yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=values)
+        yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address))
 
 
 # ---------------------------------------------------------------- driver-hung
@@ -272,8 +251,7 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
     if waiting:
         shown = (table.line_with(f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:SHOWN])
         more = (Quote(source=table.quotes[0].source, text=f"{len(waiting)} processes wait in the driver"),) if len(waiting) > SHOWN else ()
-        values = {"pid": str(waiting[0].pid), "command": waiting[0].command or ""}
-        yield Clue(cause=HUNG, quotes=(*hangs.some()[:1], *shown, *more), values=values)
+        yield Clue(cause=HUNG, quotes=(*hangs.some()[:1], *shown, *more), values={"pid": str(waiting[0].pid)})
 
 
 # ---------------------------------------------------------------- unified-memory-exhausted

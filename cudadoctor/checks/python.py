@@ -13,7 +13,6 @@ from cudadoctor.checks import broken_package, frameworks, withheld
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
-    broken,
     in_python,
     package_quote,
     requirements_of,
@@ -24,6 +23,7 @@ from cudadoctor.checks.common import (
     without_places,
 )
 from cudadoctor.checks.driver_fit import misled
+from cudadoctor.checks.reading import broken
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed, where_one_stands
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import NOT_SHOWN
@@ -81,9 +81,7 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _unfit(fact: Fact[PythonEnvironment], package: PythonPackage, other: PythonPackage, wanted: str) -> Clue:
-    quotes = (package_quote(fact, package), package_quote(fact, other))
-    values = {"package": other.name, "version": other.version.text, "wanted_by": f"{package.name} {package.version}", "requirement": wanted}
-    return in_python(ABI, fact, quotes, values)
+    return in_python(ABI, fact, (package_quote(fact, package), package_quote(fact, other)), {"package": other.name, "requirement": wanted})
 
 
 def within(version: PackageVersion, ranges: str) -> bool:
@@ -121,9 +119,8 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             # The entry that brought it is the user's to change; the file may be another's.
             folder = shadow.path.rsplit("/", shadow.module.count(".") + 1)[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
-            named = {"module": shadow.module, "path": shadow.path, **({"owning_package": shadow.owner} if shadow.owner is not None else {})}
-            values = {**named, **{name: text for name, text in brought.items() if text}}
-            yield in_python(SHADOWED, fact, (quote, *quotes), values)
+            named = {"path": shadow.path, "owning_package": shadow.owner or "", **brought}
+            yield in_python(SHADOWED, fact, (quote, *quotes), {name: text for name, text in named.items() if text})
 
 
 def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -132,8 +129,7 @@ def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     old, new = fact.value.package("pynvml"), fact.value.package("nvidia-ml-py")
     if old is not None and new is not None:
-        quotes = (package_quote(fact, old), package_quote(fact, new))
-        yield in_python(CONFLICT, fact, quotes, {"package": old.name, "version": old.version.text})
+        yield in_python(CONFLICT, fact, (package_quote(fact, old), package_quote(fact, new)))
 
 
 def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -141,7 +137,7 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[NVML]
     error = fact.value.provider_error if fact.value is not None else None
     if error is not None and _WRONG_MODULE.search(error):
-        yield Clue(cause=CONFLICT, quotes=(fact.line_with(error[:60], words=error),), values={"package": "pynvml", "reason": error})
+        yield Clue(cause=CONFLICT, quotes=(fact.line_with(error[:60], words=error),))
 
 
 # ---------------------------------------------------------------- python-startup-sets-variable
@@ -194,8 +190,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     packages = [entry for entry in (python.package(name) for name in _SHOWN) if entry is not None]
     kind = " (conda)" if python.conda is not None else ""
     said, quotes = frameworks.described(facts)
-    listed = [f"{entry.name} {entry.version}" for entry in packages] + said
-    words = ", ".join(listed) or "none of the packages that use a GPU"
+    words = ", ".join([f"{entry.name} {entry.version}" for entry in packages] + said) or "none of the packages that use a GPU"
     quoted = (*quotes, *(package_quote(fact, entry) for entry in packages[:3]))
     return Line(f"Python {python.version}{kind} at {python.path}: {words}", quoted)
 

@@ -7,7 +7,7 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
 from cudadoctor.inventory.devices import same_address as same_address
@@ -30,6 +30,8 @@ from cudadoctor.model.values import (
     KernelLog,
     Ladder,
     PciFunction,
+    RungName,
+    RungResult,
 )
 
 T = TypeVar("T")
@@ -80,8 +82,8 @@ def answers(questions: Iterable[Callable[[], T]]) -> Iterator[T]:
         except NotKnown as unknown:
             ignorance = ignorance or unknown
             continue
+        said = said or bool(found)
         if found:
-            said = True
             yield found
     if ignorance is not None and not said:
         raise ignorance
@@ -116,6 +118,12 @@ def line_if(facts: Facts, key: Key[T], so: Callable[[T], object]) -> Quotes:
 def event_line(log: Fact[KernelLog], event: KernelEvent) -> Quote:
     """A line of the kernel log. The fact quotes only a few of them; each event keeps its own."""
     return Quote(source=log.source("kernel log"), first=event.line, last=event.line, text=event.text)
+
+
+def block_of(fact: Fact[Any], line: int) -> Quotes:
+    """The quote in which a line stands, with all lines that the fact quotes together; the first quotes where it cannot be found."""
+    around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= line <= (quote.last or 0))
+    return tuple(around)[:1] or fact.some()
 
 
 def merged(*groups: Quotes) -> Quotes:
@@ -159,11 +167,6 @@ class Gpu(NamedTuple):
     @property
     def subject(self) -> str:
         return f"gpu:{self.address}"
-
-    @property
-    def values(self) -> dict[str, str]:
-        """What a recipe needs to name it."""
-        return {"address": self.address, "device": self.device or ""}
 
 
 def subject_of(address: str | None) -> str:
@@ -268,13 +271,15 @@ def driver_is_out(facts: Facts, base: Fact[T]) -> bool:
 
 
 # ---------------------------------------------------------------- what works now
-def passed(ladder: Ladder | None, rung: str) -> bool:
-    """Whether the ladder climbed this rung on at least one GPU."""
-    return ladder is not None and any(entry.rung == rung and entry.status == "pass" for entry in ladder.rungs)
+def passed(ladder: Ladder | None, rung: RungName) -> bool:
+    """Whether this rung was climbed, and every try of it was good."""
+    return ladder is not None and {entry.status for entry in ladder.result(rung)} - {"skip"} == {"pass"}
 
 
-def failed(ladder: Ladder | None, rung: str) -> bool:
-    return ladder is not None and any(entry.rung == rung and entry.status not in ("pass", "skip") for entry in ladder.rungs)
+def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
+    """The tries of these rungs that did not end well."""
+    results = (entry for rung in rungs for entry in (ladder.result(rung) if ladder is not None else ()))
+    return tuple(entry for entry in results if entry.status not in ("pass", "skip"))
 
 
 def seen_to_work(facts: Facts, gpu: Gpu) -> bool:
@@ -292,11 +297,11 @@ def works_now(facts: Facts, address: str | None) -> bool:
         answered = [gpu for gpu in nvml.gpus if gpu.temperature_c is not None or gpu.memory_used_bytes is not None]
         good += [gpu.address for gpu in answered if gpu.handle_error is None]
     if ladder is not None and passed(ladder, "devices"):
-        broken = {entry.gpu for entry in ladder.rungs if entry.status not in ("pass", "skip")}
+        faulty = {entry.gpu for entry in ladder.rungs if entry.status not in ("pass", "skip")}
         for device in ladder.devices:
-            (bad if device.index in broken else good).append(device.address)
+            (bad if device.index in faulty else good).append(device.address)
     if address is None:
-        return bool(good) and not bad and not failed(ladder, "init") and not failed(ladder, "devices")
+        return bool(good) and not bad and not broken(ladder, "init", "devices")
     return any(same_address(address, one) for one in good) and not any(same_address(address, one) for one in bad)
 
 

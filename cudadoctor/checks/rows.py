@@ -25,7 +25,8 @@ def apply(facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Outcome, ..
     for check in of(knowledge):
         for rule in check.rules:
             crash = Outcome(row=rule.row, causes=rule.causes, crashed=True)
-            outcomes.append(guard.run("check", f"{rule.row}: {rule.function.__name__}", crash, _outcome, rule, facts, knowledge))
+            name = ", ".join(rule.causes) or rule.function.__name__
+            outcomes.append(guard.run("check", f"{rule.row}: {name}", crash, _outcome, rule, facts, knowledge))
     return tuple(outcomes)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import NOT_REACHED, passed, plural, spoken
-from cudadoctor.checks.reading import subject_of
+from cudadoctor.checks.common import NOT_REACHED, plural, spoken
+from cudadoctor.checks.reading import passed, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
-    broken,
     driver_cuda,
     in_python,
     need_whole,
@@ -21,7 +20,7 @@ from cudadoctor.checks.common import (
     package_quote,
     rung_quote,
 )
-from cudadoctor.checks.reading import subject_of
+from cudadoctor.checks.reading import broken, subject_of
 from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -92,7 +91,7 @@ def _damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for part in parts.values():
         if part.damage is not None:
             quotes = (*(rung_quote(climb, one) for one in failed[:1]), component_quote(toolkits, part))
-            yield in_python(DAMAGED, python, quotes, {"path": part.path or "", "reason": part.damage})
+            yield in_python(DAMAGED, python, quotes, {"path": part.path or ""})
 
 
 # ---------------------------------------------------------------- toolkit-missing
@@ -106,27 +105,13 @@ def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     missing = [part for part in parts.values() if part.path is None and part.name not in _resolved(facts)]
     target = python.need().package("numba-cuda") or python.need().package("numba")
     if missing and target is not None:
-        quotes = (*(component_quote(toolkits, part) for part in missing), package_quote(python, target))
-        names = " ".join(part.name for part in missing)
-        values = {"parts": names, "target": target.name, "extra": _extra(facts, python.need())}
-        yield in_python(MISSING, python, quotes, values)
+        yield in_python(MISSING, python, (*(component_quote(toolkits, part) for part in missing), package_quote(python, target)))
 
 
 def _resolved(facts: Facts) -> tuple[str, ...]:
     """Parts for which Numba's own search named a file."""
     state = numba_state(facts)
     return tuple(name for name, path in state.components.items() if path.startswith("/")) if state is not None else ()
-
-
-def _extra(facts: Facts, python: PythonEnvironment) -> str:
-    """The extra of numba-cuda to install: that of the bindings that are there, and never newer than the driver.
-
-    cu12 serves every driver from 525 on, so it is the answer where the driver's CUDA is not known.
-    """
-    bindings = python.package("cuda-bindings")
-    asked = (facts.value(LADDER), facts.value(NVML))
-    majors = [found.cuda.major for found in asked if found is not None and found.cuda is not None]
-    return "cu13" if bindings is not None and bindings.version.major >= 13 and majors[:1] >= [13] else "cu12"
 
 
 def _stale(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -165,10 +150,8 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         refused = [part for part in parts.values() if part.name == "nvvm" and part.version and part.version.major_minor > cuda.major_minor]
     if newer or refused:
         part = (newer or refused)[0]
-        values = {"component": part.name, "version": str(part.version), "path": part.path or ""}
-        values |= {"driver_cuda": cuda.text, "extra": f"cu{cuda.major}"}
-        quotes = (component_quote(toolkits, part), shown)
-        yield in_python(NEWER, python, quotes, values, advice=not newer)
+        values = {"version": str(part.version), "path": part.path or "", "driver_cuda": cuda.text}
+        yield in_python(NEWER, python, (component_quote(toolkits, part), shown), values, advice=not newer)
 
 
 class Capable(NamedTuple):
@@ -255,11 +238,10 @@ def _unserved(
     info = knowledge.toolkit(version)
     if info is None:
         return
-    side, limit = ("oldest", info.cc_min) if cause == DROPPED else ("newest", info.cc_max)
-    bound = ComputeCapability(str(limit))
+    bound = ComputeCapability(str(info.cc_min if cause == DROPPED else info.cc_max))
     for gpu in capabilities(facts, knowledge):
         if gpu.capability < bound if cause == DROPPED else gpu.capability > bound:
-            values = {"version": version.text, "capability": gpu.capability.text, side: bound.text, "gpu": gpu.name}
+            values = {"version": version.text, "capability": gpu.capability.text}
             yield Clue(cause=cause, quotes=(*first, shown, gpu.quote), subject=gpu.subject, values=values)
 
 

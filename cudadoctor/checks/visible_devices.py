@@ -13,8 +13,9 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, passed, plural, rung_quote, variable_quote, variables_of
+from cudadoctor.checks.common import plural, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.node_access import gpu_nodes
+from cudadoctor.checks.reading import broken, passed
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
@@ -217,8 +218,7 @@ def _judge(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     environment = facts[ENVIRONMENT]
     variables = variables_of(environment)
     if variables.get(ORDER) == "" and not _devices_seen(facts, 1):
-        values = _values(ORDER, "", "", "cuInit refuses an empty CUDA_DEVICE_ORDER")
-        yield Clue(cause=INVALID, quotes=(variable_quote(environment, ORDER),), values=values)
+        yield Clue(cause=INVALID, quotes=(variable_quote(environment, ORDER),), values={"variable": ORDER, "value": ""})
         return
     value = variables.get(VARIABLE)
     if value is None:
@@ -253,21 +253,13 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
         yield _scheduler(environment, VARIABLE)
         return
     cause = HIDES if found.reason in NAMES_NOTHING else INVALID
-    entry = found.bad if found.bad is not None else found.unread[0]
-    why = _WORDS[found.reason] if found.reason is not None else "only the first number is read; separate them with commas"
     extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
     if found.reason == "no-number":  # whatever looks like one in the variable's line: marks of quotation belong to the value
-        extra = (*extra, Quote(source=VARIABLE, text=f"the entry {entry} is {why}"))
+        extra = (*extra, Quote(source=VARIABLE, text=f"the entry {found.bad} is {_WORDS[found.reason]}"))
     # Many hide all GPUs on purpose: a text has to show that something failed for want of one (checks/ties).
     basis: Basis = "suspected" if environment.origin == "text" and not works else "derived"
-    values = _values(VARIABLE, value, entry, why)
-    if gpus.uuids is not None:
-        values["valid"] = ",".join(str(place) for place in range(len(gpus.uuids)))
-    yield Clue(cause=cause, quotes=(variable_quote(environment, VARIABLE), *extra), basis=basis, values=values)
-
-
-def _values(name: str, value: str, entry: str, why: str) -> dict[str, str]:
-    return {"variable": name, "value": value, "entry": entry, "reason": why}
+    quotes = (variable_quote(environment, VARIABLE), *extra)
+    yield Clue(cause=cause, quotes=quotes, basis=basis, values={"variable": VARIABLE, "value": value})
 
 
 def _devices_seen(facts: Facts, wanted: int) -> bool:
@@ -283,8 +275,7 @@ def _sets_one(environment: Fact[Environment], names: Iterable[str]) -> bool:
 def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue:
     job = next(name for name in JOB_VARIABLES if variables_of(environment).get(name))
     quotes = (variable_quote(environment, shown), variable_quote(environment, job), *more)
-    values = {"variable": shown, "value": variables_of(environment).get(shown, ""), "job": variables_of(environment)[job]}
-    return Clue(cause=SCHEDULER, quotes=quotes, values=values)
+    return Clue(cause=SCHEDULER, quotes=quotes, values={"variable": shown, "value": variables_of(environment).get(shown, "")})
 
 
 def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[Clue]:

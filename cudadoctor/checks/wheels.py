@@ -42,20 +42,13 @@ def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     live = fact.origin != "text"  # a list of packages in a text may be another environment's
     named = ", ".join(build.name for build in builds)
     for build in builds:
-        meant = live or asked(facts, build.name)
-        yield _without_cuda(python, build.name, build.package, build.version.text, asked=meant, frameworks=named)
+        entry, words = python.need().package(build.package), f"{build.package} {build.version}"
+        quote = package_quote(python, entry) if entry is not None else python.line_with(f"{build.package} ", words=words)
+        values = {"version": build.version.text, "framework": build.name, "frameworks": named}
+        yield in_python(CPU, python, (quote,), values, asked=live or asked(facts, build.name))
     if double is not None and all(build.name != "onnxruntime" for build in builds):
-        yield _without_cuda(python, "onnxruntime", double.name, double.version.text, asked=asked(facts, "onnxruntime"))
-
-
-def _without_cuda(
-    fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False, frameworks: str = ""
-) -> Clue:
-    """`frameworks`: all that were built so, as the title and the steps name them."""
-    values = {"package": package, "version": version, "framework": framework, "frameworks": frameworks or framework}
-    entry = fact.need().package(package)
-    quote = package_quote(fact, entry) if entry is not None else fact.line_with(f"{package} ", words=f"{package} {version}")
-    return in_python(CPU, fact, (quote,), values, asked=asked)
+        values = {"version": double.version.text, "framework": "onnxruntime", "frameworks": "onnxruntime"}
+        yield in_python(CPU, python, (package_quote(python, double),), values, asked=asked(facts, "onnxruntime"))
 
 
 # ---------------------------------------------------------------- toolkit-libraries-mixed

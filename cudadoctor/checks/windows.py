@@ -68,7 +68,7 @@ def without_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     no_smi = smi.quotes[:1] if isinstance(smi, Fact) and not smi.present else ()
     for adapter, lines in nvidia_adapters(facts):
         if adapter.problem in (None, 0) and _driven_by_windows(adapter) and not _works(facts, adapter):
-            yield _clue(NOT_INSTALLED, adapter, merged(lines, no_smi), {"reason": "it runs with Windows' own display driver"})
+            yield _clue(NOT_INSTALLED, adapter, merged(lines, no_smi), "derived")
 
 
 def _driven_by_windows(adapter: DisplayAdapter) -> bool:
@@ -92,19 +92,13 @@ def problem_codes(chosen: tuple[str, ...]) -> Function:
                 continue
             words = Quote(source="Windows' device codes", text=f"code {row.code} ({row.name}): {row.meaning}")
             basis: Basis = "derived" if len(causes) == 1 else "suspected"
-            values = {"problem": str(row.code), "reason": f"Windows says that {row.meaning} (code {row.code})"}
-            for cause in causes:
-                if cause in chosen:
-                    yield msgspec.structs.replace(_clue(cause, adapter, merged((words,), lines), values), basis=basis)
+            yield from (_clue(cause, adapter, merged((words,), lines), basis) for cause in causes if cause in chosen)
 
     return by_code
 
 
-def _clue(cause: str, adapter: DisplayAdapter, quotes: Quotes, more: dict[str, str]) -> Clue:
-    values = {"device": adapter.device or "", "instance": adapter.instance, **more}
-    if adapter.address is not None:
-        values["address"] = adapter.address
-    return Clue(cause=cause, quotes=quotes, subject=subject_of(adapter.address), values=values)
+def _clue(cause: str, adapter: DisplayAdapter, quotes: Quotes, basis: Basis) -> Clue:
+    return Clue(cause=cause, quotes=quotes, subject=subject_of(adapter.address), basis=basis, values={"instance": adapter.instance})
 
 
 def _works(facts: Facts, adapter: DisplayAdapter) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import any_of, broken, rung_quote, spoken, variables_of
-from cudadoctor.checks.reading import statements, told
+from cudadoctor.checks.common import any_of, rung_quote, spoken, variables_of
+from cudadoctor.checks.reading import broken, statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -108,8 +108,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     memory = next((entry for entry in group.need() if entry.name == OF_GROUP), None)
     shown = group.line_of(memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
-    quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
-    yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
+    yield Clue(cause=CEILING, quotes=(ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown), seen="failed", values=values)
 
 
 def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -148,8 +147,7 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     stopped = broken(climb.value, "init", "context", "memory")
     in_driver = [one for one in stopped if one.code in (*REFUSALS, NO_DEVICE) or one.status == "crash"]
-    in_numba = [one for one in broken(climb.value, "numba-kernel") if any(words in one.output for words in NO_MEMORY)]
-    failed = in_driver + in_numba
+    failed = in_driver + [one for one in broken(climb.value, "numba-kernel") if any(words in one.output for words in NO_MEMORY)]
     if not failed or _gpu_is_full(facts):
         return
     own = tight(climb.value.limits) if climb.value is not None else None

@@ -14,7 +14,7 @@ import msgspec
 from cudadoctor.inventory.rungs import ORDER, Rungs, below
 from cudadoctor.judge import open_questions
 from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, explained_by, gravest, in_order, place, root_of
-from cudadoctor.judge.verdict import Grounds, verdict
+from cudadoctor.judge.verdict import verdict
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Ask, Clue, Conclusion, Crash, Diagnosis, Ignored, Judged, Outcome, Verdict
@@ -70,17 +70,14 @@ def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     complaint = seen.unexplained or _unexplained_framework(named, seen.rungs) or not_now is not None
     reached = _reached(seen.goal, seen.facts, seen.rungs, sure)
     excused = not reached and not blocking and any(case.finding.effect == "blocks" for case in expected)
-    grounds = Grounds(
-        blocking=bool(blocking),
-        degrading=any(case.finding.effect == "degrades" for case in sure),
-        reached=reached or excused,
-        complaint=complaint or any(case.text or _may_hold_on(case, seen.goal, seen.rungs) for case in open_),
-        crashed=bool(seen.crashes),
-        partial=seen.partial,
-        slow=seen.slow,
+    complaint = complaint or any(case.text or _may_hold_on(case, seen.goal, seen.rungs) for case in open_)
+    said = verdict(
         interrupted=wanted.interrupted,
+        blocking=bool(blocking),
+        open_=complaint or bool(seen.crashes) or seen.partial or not (reached or excused),
+        degrading=seen.slow or any(case.finding.effect == "degrades" for case in sure),
     )
-    found = _Found(verdict=verdict(grounds), sure=sure, blocking=blocking, open=open_, not_now=not_now, expected=expected, cleared=cleared)
+    found = _Found(verdict=said, sure=sure, blocking=blocking, open=open_, not_now=not_now, expected=expected, cleared=cleared)
     return _judged(found, seen, knowledge, excused=excused)
 
 
@@ -232,8 +229,7 @@ def _cleared(outcomes: Sequence[Outcome], sure: Sequence[Case], *, has_machine: 
     found = {case.cause.id for case in sure}
     cleared = {cause for outcome in outcomes if outcome.missing is None and not outcome.crashed for cause in outcome.causes}
     open_ = {cause for outcome in outcomes if outcome.missing is not None or outcome.crashed for cause in outcome.causes}
-    accused = {clue.cause for outcome in outcomes for clue in outcome.clues}
-    return frozenset(cleared - open_ - accused - found)
+    return frozenset(cleared - open_ - {clue.cause for outcome in outcomes for clue in outcome.clues} - found)
 
 
 def _ruled_out(cleared: frozenset[str], knowledge: Knowledge, rung: RungName | None) -> tuple[str, ...]:

@@ -128,8 +128,7 @@ def with_failures(
 ) -> report.Report:
     """The report with what was left out. Where a part failed since then, the verdict is decided again: that is among its grounds."""
     if guard.failures != since:
-        judged = _decided(found.seen, found.evidence, found.numbering, knowledge, wanted, guard)
-        shown = _with_verdict(shown, judged, wanted, guard)
+        shown = _with_verdict(shown, _decided(found.seen, found.evidence, found.numbering, knowledge, wanted, guard), wanted, guard)
     left_out = (f"Left out, for it did not end in time: {part}." for part in guard.left_out)
     return msgspec.structs.replace(shown, notes=tuple(dict.fromkeys((*shown.notes, *left_out))))
 

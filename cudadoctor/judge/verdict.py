@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from cudadoctor.model import exit_codes
 from cudadoctor.model.findings import Verdict
 from cudadoctor.model.recipe import Action, Prescription
 from cudadoctor.model.requirements import Requirements
 
 
-class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verdict rests on. What a policy expects is left out of it."""
+def verdict(*, interrupted: bool, blocking: bool, open_: bool, degrading: bool) -> Verdict:
+    """What a policy expects is left out of all of these.
 
-    blocking: bool  # something stated or derived breaks what was asked for
-    degrading: bool
-    reached: bool  # the last rung asked for was seen to work on every visible GPU, or only what is expected stands before it
-    complaint: bool  # a text states or hints at a failure that the machine does not show
-    crashed: bool  # a part of the doctor failed
-    partial: bool  # a part of the evidence was not read for want of time
-    slow: bool  # figures were slow in each of several runs
-    interrupted: bool  # Ctrl-C ended the collection: what follows may follow from what was not asked any more
-
-
-def verdict(on: Grounds) -> Verdict:
-    if on.interrupted:
+    `interrupted`: Ctrl-C ended the collection: what follows may follow from what was not asked any more. `blocking`: something stated or
+    derived breaks what was asked for. `open_`: the last rung asked for was not seen to work on every visible GPU, a text complains of what
+    the machine does not show, a part of the doctor failed, or evidence was not read for want of time.
+    """
+    if interrupted:
         return "undecided"
-    if on.blocking:
+    if blocking:
         return "broken"
-    if on.crashed or on.partial or on.complaint or not on.reached:
-        return "undecided"
-    return "degraded" if on.degrading or on.slow else "healthy"
+    return "undecided" if open_ else "degraded" if degrading else "healthy"
 
 
 def exit_code(verdict: Verdict, wanted: Requirements, *, crashed: bool, met: bool = True) -> int:

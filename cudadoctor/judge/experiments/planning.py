@@ -168,8 +168,7 @@ def _starts(startup: Sequence[str], table: Experiments, rung: str) -> Iterator[P
 def _named_first(proposals: Sequence[Proposal], named: Iterator[Change]) -> Iterator[Proposal]:
     """What the failure itself names comes first: time may be over before the last is tried. What a cause's file names too is that cause."""
     for_cause = {one.change: one for one in proposals}
-    first = [for_cause.pop(change, Proposal(cause=UNFORESEEN, change=change)) for change in named]
-    yield from (*first, *for_cause.values())
+    yield from (*[for_cause.pop(change, Proposal(cause=UNFORESEEN, change=change)) for change in named], *for_cause.values())
 
 
 def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:

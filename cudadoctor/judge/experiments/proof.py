@@ -124,8 +124,7 @@ def in_words(plan: Plan, change: Change, facts: Facts, knowledge: Knowledge) -> 
         parts.append(f"{', '.join(change.unset)} unset")
     parts += [f"{entry.variable} without {_place(entry, variables, knowledge)}" for entry in change.left_out[:3]]
     if change.toolkit is not None:
-        known = change.toolkit < len(plan.toolkits)
-        parts.append(f"CUDA_HOME={plan.toolkits[change.toolkit]}" if known else "another CUDA_HOME")
+        parts.append(f"CUDA_HOME={plan.toolkits[change.toolkit]}" if (change.toolkit < len(plan.toolkits)) else "another CUDA_HOME")
     if change.without_start is not None:
         parts.append(f"{_start(plan, change)} passed over at the interpreter's start")
     parts += ["no packages of the user's own (python -s)"] if change.no_user_site else []

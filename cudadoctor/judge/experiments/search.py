@@ -48,8 +48,7 @@ def _single(plan: Plan, runs: Sequence[Ran]) -> Ran | None:
 
 def again(found: Ran, runs: Sequence[Ran]) -> Ran | None:
     """The same again, after the run that helped."""
-    later = list(runs)[list(runs).index(found) + 1 :]
-    return _of(SAME, later)
+    return _of(SAME, list(runs)[list(runs).index(found) + 1 :])
 
 
 # ---------------------------------------------------------------- halving
