@@ -14,10 +14,10 @@ from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, in_python, numba_is_ours, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import broken, told
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
+from cudadoctor.model.values import LADDER, PYTHON, Ladder, PythonEnvironment, RungResult
 
 BROKEN, DAMAGED, DETACHED = "python-package-broken", "python-package-damaged", "python-environment-detached"
 SYSTEM = "system-library-missing"
@@ -135,12 +135,14 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
     return f"{name}=={found.version}" if found is not None else None
 
 
+def _failed(climb: Fact[Ladder]) -> tuple[RungResult, ...]:
+    return () if numba_is_ours(climb.value) else broken(climb.value, "numba-kernel")
+
+
 def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The Numba rung of the examined interpreter ends with an error out of its own packages."""
     climb = facts[LADDER]
-    if climb.value is None or numba_is_ours(climb.value):
-        return
-    for result in broken(climb.value, "numba-kernel"):
+    for result in _failed(climb):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
@@ -167,11 +169,10 @@ def of_system(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba's import fails, and a file that the error names last is not what was installed (workers/installed_files.py)."""
     climb = facts[LADDER]
-    if climb.value is None or numba_is_ours(climb.value):
-        return
-    file = next((file for file in climb.value.installed[:_NEAR] if file.differs or file.byte_code), None)
+    installed = climb.value.installed if climb.value is not None and not numba_is_ours(climb.value) else ()
+    file = next((file for file in installed[:_NEAR] if file.differs or file.byte_code), None)
     python = told(facts, PYTHON, climb) if file is not None else None
-    for result in broken(climb.value, "numba-kernel"):
+    for result in _failed(climb):
         if file is None or python is None or not (_OF_SOURCE.search(result.output) or of_traceback(result.output)):
             continue
         version = file.version if file.version is not None and "+" not in file.version else None  # 2.5+cu124 is not on PyPI

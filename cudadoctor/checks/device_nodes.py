@@ -26,7 +26,7 @@ from cudadoctor.checks.reading import (
     told,
 )
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Key, Quote
+from cudadoctor.model.facts import Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     DEVICE_NODES,
@@ -172,14 +172,15 @@ def lead_elsewhere(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
     wrong = [node for node in needed(nodes.value) if node.path != UVM and not _is_at(node, NVIDIA_MAJOR)]
     if wrong:
-        yield _elsewhere(MISSING, nodes, wrong, ())
+        yield Clue(cause=MISSING, quotes=merged(*(nodes.line_of(node.line) for node in wrong[:2])), from_rung="init")
     uvm = nodes.value.find(UVM)
     if uvm is None or (facts.why_unknown(MAJORS) is not None and all(result.code != UNKNOWN_ERROR for result in failed)):
         return  # a node of nvidia-uvm that does not serve shows as 999 alone
     majors = facts[MAJORS]
     now = majors.value.get("nvidia-uvm") if majors.value is not None else None
     if now is not None and not _is_at(uvm, now):
-        yield _elsewhere(NO_UVM, nodes, [uvm], tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
+        shown = (quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm"))
+        yield Clue(cause=NO_UVM, quotes=merged(nodes.line_of(uvm.line), tuple(shown)), from_rung="init")
 
 
 def _is_at(node: DeviceNode, major: int) -> bool:
@@ -189,10 +190,6 @@ def _is_at(node: DeviceNode, major: int) -> bool:
     last = node.path.removeprefix("/dev/nvidia")
     minor = int(last) if last.isdigit() else _MINORS[node.path]
     return node.mode[:1] == "c" and node.major in (None, major) and node.minor in (None, minor)
-
-
-def _elsewhere(cause: str, nodes: Fact[DeviceNodes], wrong: list[DeviceNode], shown: Quotes) -> Clue:
-    return Clue(cause=cause, quotes=merged(*(nodes.line_of(node.line) for node in wrong[:2]), shown), from_rung="init")
 
 
 # ---------------------------------------------------------------- the line

@@ -102,10 +102,7 @@ def _answer(facts: Facts, question: Callable[[Facts], Quotes]) -> Quotes | None:
 
 def _nothing(facts: Facts) -> Quotes:
     """For wording: one line from each place that was looked at and holds nothing of a driver."""
-    packages = facts.value(DRIVER_PACKAGES)
-    empty: list[Key[Any]] = [SMI, MODULE_FILES]
-    if not packages:
-        empty.append(DRIVER_PACKAGES)
+    empty: tuple[Key[Any], ...] = (SMI, MODULE_FILES) if facts.value(DRIVER_PACKAGES) else (SMI, MODULE_FILES, DRIVER_PACKAGES)
     return tuple(quote for key in empty if isinstance(found := facts.get(key), Fact) for quote in found.quotes[:1])
 
 

@@ -14,7 +14,7 @@ from cudadoctor.checks.common import driver_cuda, in_python
 from cudadoctor.checks.toolkit import capabilities
 from cudadoctor.inventory.devices import cuda_answered
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import build_words, run_words
 from cudadoctor.model.pattern import lazy
@@ -99,7 +99,7 @@ def _clue(facts: Facts, cause: str, build: FrameworkBuild, quotes: tuple[Quote, 
     python, how = facts[PYTHON], seen(facts, build.name)
     if how == "failed":
         quotes = (facts[FRAMEWORK_RUNS].line_with(f"{build.name}: ", words=f"{build.name} failed"), *quotes)
-    values = {"framework": build.name, "package": build.package, "version": build.version.text, **values}
+    values = {"framework": build.name, "version": build.version.text, **values}
     if python.value is None:
         return Clue(cause=cause, quotes=quotes, seen=how, asked=asked(facts, build.name), values=values)
     return in_python(cause, python, quotes, values, seen=how, asked=asked(facts, build.name))
@@ -136,7 +136,7 @@ def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {', '.join(build.architectures)}"
             shown = (Quote(source=fact.source(), text=words),) if build.architectures else ()
             quotes = (build_quote(fact, build), *shown, gpu.quote)
-            yield _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
+            yield _clue(facts, LACKS_ARCH, build, quotes, capability=gpu.capability.text)
 
 
 def lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:
@@ -175,19 +175,13 @@ def libraries_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Libraries of CUDA that a framework loads and that are nowhere."""
     fact, builds = _doubtful(facts)
     for build in builds:
-        missing = [name for name in build.missing if not _CUDNN_FILE.match(name)]
-        if missing:
-            yield _clue(facts, LIBRARIES, build, (build_quote(fact, build),), library=missing[0])
-        elif build.builds and (clue := _no_library_for_torch(facts, fact, build)) is not None:
-            yield clue
-
-
-def _no_library_for_torch(facts: Facts, fact: Fact[FrameworkBuilds], build: FrameworkBuild) -> Clue | None:
-    """bitsandbytes brings one library for each CUDA version; the one of PyTorch's major version is taken."""
-    torch = fact.need().find("torch")
-    if torch is None or torch.cuda is None or any(one.major == torch.cuda.major for one in build.builds):
-        return None
-    return _clue(facts, LIBRARIES, build, (build_quote(fact, build), build_quote(fact, torch)))
+        torch = fact.need().find("torch") if build.builds else None
+        missing = next((name for name in build.missing if not _CUDNN_FILE.match(name)), None)
+        if missing is not None:
+            yield _clue(facts, LIBRARIES, build, (build_quote(fact, build),), library=missing)
+        # bitsandbytes brings one library for each CUDA version; the one of PyTorch's major version is taken.
+        elif torch is not None and torch.cuda is not None and all(one.major != torch.cuda.major for one in build.builds):
+            yield _clue(facts, LIBRARIES, build, (build_quote(fact, build), build_quote(fact, torch)))
 
 
 def cudnn(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -195,10 +189,9 @@ def cudnn(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact, builds = _doubtful(facts)
     python = facts[PYTHON]
     for build in builds:
-        absent = next((name for name in build.missing if _CUDNN_FILE.match(name)), None)
         old = _old_cudnn(python, build)
-        if absent is not None:
-            yield _clue(facts, CUDNN, build, (build_quote(fact, build),), library=absent)
+        if any(_CUDNN_FILE.match(name) for name in build.missing):
+            yield _clue(facts, CUDNN, build, (build_quote(fact, build),))
         elif old is not None:
             words = f"{old.name} {old.version} is installed, {build.name} asks for {build.cudnn} or newer"
             quotes = (build_quote(fact, build), python.line_with(f"{old.name} {old.version}", words=words))
@@ -218,11 +211,9 @@ def nvcc_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """PyCUDA calls nvcc each time a program gives it the source of a kernel, whatever the GPU."""
     fact = facts[FRAMEWORK_BUILDS]
     build = fact.value.find("pycuda") if fact.value is not None else None
-    if build is not None and _computed(facts, build):
-        return
-    if build is not None and not facts[NVCC].present:
+    if build is not None and not _computed(facts, build) and not facts[NVCC].present:
         absent = facts[NVCC].quotes[:1] or (Quote(source="nvcc", text="nvcc: command not found"),)
-        yield _clue(facts, NVCC_MISSING, build, (build_quote(fact, build), *absent), parts="nvcc")
+        yield _clue(facts, NVCC_MISSING, build, (build_quote(fact, build), *absent))
 
 
 RULES = (
@@ -242,5 +233,4 @@ def described(facts: Facts) -> tuple[list[str], tuple[Quote, ...]]:
     for build in fact.value.builds if fact.value is not None else ():
         run = run_of(facts, build.name)
         said.append(build_words(build) + (f": {run_words(run)}" if run is not None else ""))
-    tried = runs.quotes if not isinstance(runs, Unknown) else ()
-    return said, (*tried, *(quote for quote in fact.quotes if quote.first is not None))
+    return said, (*(runs.quotes if isinstance(runs, Fact) else ()), *(quote for quote in fact.quotes if quote.first is not None))

@@ -48,9 +48,7 @@ _NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de
 def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The whole bus was listed, holds no NVIDIA GPU, and nothing else shows one."""
     bus = facts[PCI]
-    if off_the_bus(facts, bus) is not None or _shown_otherwise(facts, bus):
-        return
-    if gpus(facts):
+    if off_the_bus(facts, bus) is not None or _shown_otherwise(facts, bus) or gpus(facts):
         return
     listings = [fact for fact in statements(facts, PCI) if fact.whole]
     if not listings or any(_may_be_nvidia(function) for fact in listings for function in fact.need().functions):
@@ -58,14 +56,10 @@ def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _adapters(listings[0])
     makers = dict.fromkeys(maker.name for function in found if (maker := knowledge.maker_of(function.vendor, function.name)) is not None)
     values = {"adapters": listed(_called(function, knowledge) for function in found[:MOST_ADAPTERS]), "makers": ",".join(makers)}
-    yield Clue(cause="no-nvidia-gpu", quotes=_none_listed(listings[0]), values=values)
-
-
-def _none_listed(bus: Fact[PciBus]) -> Quotes:
-    """That none is there, said in words, and what drives a display or computes instead."""
-    count = len(bus.need().functions)
-    words = Quote(source=bus.source("PCI bus"), text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
-    return merged((words,), *(block_of(bus, function.line)[:1] for function in _adapters(bus)[:MOST_ADAPTERS]))
+    words = f"{len(listings[0].need().functions)} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)"
+    none = Quote(source=listings[0].source("PCI bus"), text=words)
+    others = (block_of(listings[0], function.line)[:1] for function in found[:MOST_ADAPTERS])
+    yield Clue(cause="no-nvidia-gpu", quotes=merged((none,), *others), values=values)
 
 
 def _adapters(bus: Fact[PciBus]) -> list[PciFunction]:

@@ -128,12 +128,8 @@ def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool], facts: Facts)
                 yield fact, fact.lines_at({line, line + number}), address if address.count(":") == 2 else None
 
 
-def _asks_reset(value: str) -> bool:
-    """The column's words: Reset, Reboot, Drain P2P; Drain and Reset is for rows to be remapped."""
-    return value.split("  ")[0].lower() in ("reset", "reboot", "bus reset", "system reboot", "drain p2p")
-
-
 ECC_COLUMNS = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.volatile.dram", "ecc.errors.uncorrected.volatile.sram")
+_RESET_WORDS = ("reset", "reboot", "bus reset", "system reboot", "drain p2p")  # "drain and reset" is for rows to be remapped
 PENDING_COLUMNS = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
 _SHOWN: dict[str, tuple[Callable[[Facts], Shown], ...]] = {
     ECC: (
@@ -145,7 +141,7 @@ _SHOWN: dict[str, tuple[Callable[[Facts], Shown], ...]] = {
     RESET: (
         partial(_in_sections, lambda gpu: ("recovery_action",) if gpu.recovery_action in RESETS else ()),
         partial(_in_table, lambda gpu: any("requires reset" in cell for cell in gpu.errors)),
-        partial(_in_list, ("gpu_recovery_action",), _asks_reset),
+        partial(_in_list, ("gpu_recovery_action",), lambda value: value.split("  ")[0].lower() in _RESET_WORDS),
     ),
     CLOCKS: (partial(_in_sections, _throttled_shown), partial(_in_list, _CSV_REASONS, lambda value: value == "Active")),
 }
@@ -187,7 +183,8 @@ def state(gpu: NvmlGpu) -> str:
     if gpu.power_w is not None:
         words.append(f"{gpu.power_w:.0f} W")
     if gpu.throttle_reasons or (gpu.temperature_c is not None and "throttle_reasons" not in gpu.errors):
-        words.append(_clocks(gpu))
+        reasons = [reason for reason in gpu.throttle_reasons if reason not in _HARMLESS]
+        words.append(f"clocks held down: {', '.join(reasons)}" if reasons else "no throttling")
     if gpu.ecc_uncorrected_volatile is not None:
         words.append(f"ECC {gpu.ecc_uncorrected_volatile}")
     if gpu.remap_failed or gpu.remap_pending:
@@ -198,11 +195,6 @@ def state(gpu: NvmlGpu) -> str:
         down = f", {gpu.nvlinks_inactive} down" if gpu.nvlinks_inactive else ""
         words.append(f"{gpu.nvlinks_active or 0} NVLinks up{down}")
     return ", ".join(words)
-
-
-def _clocks(gpu: NvmlGpu) -> str:
-    reasons = [reason for reason in gpu.throttle_reasons if reason not in _HARMLESS]
-    return f"clocks held down: {', '.join(reasons)}" if reasons else "no throttling"
 
 
 CHECK = Check(

@@ -151,9 +151,11 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
     if alive and (failure is not None or (held >= MUCH and 1 - max(held, used) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
         yield Clue(cause=OTHERS, quotes=quotes, subject=subject_of(gpu.address), values=_values(alive))
-    elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and used >= MUCH and _unseen(facts):
+    elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and used >= MUCH:
         # A container's or WSL's table does not show the host's processes; the memory that they hold is counted all the same.
-        yield Clue(cause=OTHERS, quotes=(*said, _in_use(nvml, gpu)), subject=subject_of(gpu.address))
+        wsl = facts[WSL]
+        if wsl.value or _shares_are_untold(facts) or marks_of_container(facts, wsl):
+            yield Clue(cause=OTHERS, quotes=(*said, _in_use(nvml, gpu)), subject=subject_of(gpu.address))
 
 
 def _in_use(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
@@ -170,12 +172,6 @@ def _shares_are_untold(facts: Facts) -> bool:
 def _part(amount: int | None, gpu: NvmlGpu) -> float:
     """So much of the GPU's memory, as a part of the whole."""
     return (amount or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
-
-
-def _unseen(facts: Facts) -> bool:
-    """Whether there may be processes that this system cannot list."""
-    wsl = facts[WSL]
-    return bool(wsl.value) or _shares_are_untold(facts) or bool(marks_of_container(facts, wsl))
 
 
 def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:

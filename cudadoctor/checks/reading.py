@@ -189,6 +189,9 @@ def _gpu(address: str, entries: list[tuple[Fact[object], PciFunction]]) -> Gpu:
     functions = [function for _, function in entries]
     driver = next((function.driver for function in functions if function.driver is not None), None)
     revisions = [function.revision for function in functions if function.revision is not None]
+    # Said in words by the listing that would show a driver.
+    sources = [fact.quotes[0].source for fact, function in entries if driver is None and function.driver_known and fact.quotes]
+    unheld = tuple(Quote(source=source, text=f"{address}: no kernel driver") for source in sources[:1])
     return Gpu(
         address=address,
         device=next((function.device for function in functions if function.device is not None), None),
@@ -196,14 +199,8 @@ def _gpu(address: str, entries: list[tuple[Fact[object], PciFunction]]) -> Gpu:
         driver=driver,
         driver_known=driver is not None or any(function.driver_known for function in functions),
         revision="ff" if "ff" in revisions else next(iter(revisions), None),
-        quotes=merged(*(_block(fact, function, driver) for fact, function in entries)) + _unheld(address, entries, driver),
+        quotes=merged(*(_block(fact, function, driver) for fact, function in entries), unheld),
     )
-
-
-def _unheld(address: str, entries: list[tuple[Fact[object], PciFunction]], driver: str | None) -> Quotes:
-    """That no kernel driver holds the GPU, said in words by the listing that would show one."""
-    source = next((fact.quotes[0].source for fact, function in entries if function.driver_known and fact.quotes), None)
-    return (Quote(source=source, text=f"{address}: no kernel driver"),) if driver is None and source is not None else ()
 
 
 def _block(fact: Fact[object], function: PciFunction, driver: str | None) -> Quotes:

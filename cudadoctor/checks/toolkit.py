@@ -102,16 +102,12 @@ def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     need_whole(facts, "LD_LIBRARY_PATH", *HOME_VARIABLES, "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE")
     python, toolkits, parts = found
-    missing = [part for part in parts.values() if part.path is None and part.name not in _resolved(facts)]
+    state = numba_state(facts)  # its own search may have named a file
+    resolved = [name for name, path in state.components.items() if path.startswith("/")] if state is not None else []
+    missing = [part for part in parts.values() if part.path is None and part.name not in resolved]
     target = python.need().package("numba-cuda") or python.need().package("numba")
     if missing and target is not None:
         yield in_python(MISSING, python, (*(component_quote(toolkits, part) for part in missing), package_quote(python, target)))
-
-
-def _resolved(facts: Facts) -> tuple[str, ...]:
-    """Parts for which Numba's own search named a file."""
-    state = numba_state(facts)
-    return tuple(name for name, path in state.components.items() if path.startswith("/")) if state is not None else ()
 
 
 def _stale(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -144,13 +140,12 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if driver is None:
         return
     cuda, shown = driver
-    newer = [part for part in parts.values() if part.version is not None and part.version.major > cuda.major]
-    refused = []
-    if not newer and package_of(python, "numba-cuda") is None:
-        refused = [part for part in parts.values() if part.name == "nvvm" and part.version and part.version.major_minor > cuda.major_minor]
-    if newer or refused:
-        part = (newer or refused)[0]
-        values = {"version": str(part.version), "path": part.path or "", "driver_cuda": cuda.text}
+    known = [(part, part.version) for part in parts.values() if part.version is not None]
+    newer = [pair for pair in known if pair[1].major > cuda.major]
+    own = not newer and package_of(python, "numba-cuda") is None
+    refused = [pair for pair in known if own and pair[0].name == "nvvm" and pair[1].major_minor > cuda.major_minor]
+    for part, version in (*newer, *refused)[:1]:
+        values = {"version": str(version), "path": part.path or "", "driver_cuda": cuda.text}
         yield in_python(NEWER, python, (component_quote(toolkits, part), shown), values, advice=not newer)
 
 
@@ -158,7 +153,6 @@ class Capable(NamedTuple):
     """One GPU, the generation of its instructions, and the line that says so."""
 
     subject: str
-    name: str
     capability: ComputeCapability
     quote: Quote
 
@@ -175,8 +169,7 @@ def _capable(fact: Fact[Any], gpus: Iterable[CudaDevice | NvmlGpu]) -> list[Capa
     for gpu in gpus:
         if gpu.address is not None and gpu.compute_capability is not None:
             words = f"{gpu.address} {gpu.name or 'GPU'}: compute capability {gpu.compute_capability}"
-            quote = Quote(source=fact.source(), text=words)
-            known.append(Capable(subject_of(gpu.address), gpu.name or "GPU", gpu.compute_capability, quote))
+            known.append(Capable(subject_of(gpu.address), gpu.compute_capability, Quote(source=fact.source(), text=words)))
     return known
 
 
@@ -187,7 +180,7 @@ def _by_chip(facts: Facts, knowledge: Knowledge) -> list[Capable]:
         chip = knowledge.chip(function.device) if function.device is not None else None
         if chip is not None and chip.compute_capability is not None:
             quote = bus.line_with(function.address, words=f"{function.address}: device {function.device}")
-            known.append(Capable(subject_of(function.address), function.name or "GPU", chip.compute_capability, quote))
+            known.append(Capable(subject_of(function.address), chip.compute_capability, quote))
     return known
 
 

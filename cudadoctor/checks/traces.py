@@ -134,7 +134,7 @@ def loaded_libnvidia_ml(facts: Facts) -> Quotes:
 
 
 def any_library(facts: Facts) -> Quotes:
-    return first_true(lambda: library(facts, "libcuda.so"), lambda: library(facts, "libnvidia-ml.so"))
+    return first_true(*(partial(library, facts, name) for name in ("libcuda.so", "libnvidia-ml.so")))
 
 
 def any_trace(facts: Facts) -> Quotes:

@@ -317,10 +317,9 @@ def _head(device: Device, asked: bool) -> str:
 
 def _short(uuid: str | None, uuids: Sequence[str]) -> str | None:
     """The beginning of a UUID by which CUDA_VISIBLE_DEVICES may name it, the whole where another begins likewise."""
-    if uuid is None:
-        return None
-    length = UUID_SHOWN
-    return uuid[:length] if sum(other[:length] == uuid[:length] for other in uuids) == 1 else uuid
+    if uuid is None or sum(other[:UUID_SHOWN] == uuid[:UUID_SHOWN] for other in uuids) > 1:
+        return uuid
+    return uuid[:UUID_SHOWN]
 
 
 def _without_maker(name: str | None) -> str | None:

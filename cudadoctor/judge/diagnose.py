@@ -67,10 +67,14 @@ def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     cleared = _cleared(seen.outcomes, named, has_machine=has_machine)
     open_, unproven = _suspects(cases, cleared, seen.rungs, has_machine=has_machine)
     not_now = not_now or unproven
-    complaint = seen.unexplained or _unexplained_framework(named, seen.rungs) or not_now is not None
+    # A framework that the user asked for failed, and nothing found says why.
+    unexplained = seen.rungs.failed(FRAMEWORK) and all(case.finding.effect == "advises" or case.rung != FRAMEWORK for case in named)
+    complaint = seen.unexplained or unexplained or not_now is not None
     reached = _reached(seen.goal, seen.facts, seen.rungs, sure)
     excused = not reached and not blocking and any(case.finding.effect == "blocks" for case in expected)
-    complaint = complaint or any(case.text or _may_hold_on(case, seen.goal, seen.rungs) for case in open_)
+    # In a bundle no kernel ran that could clear it: a suspicion of which nothing is seen to work keeps the verdict open.
+    lasting = [one for one in open_ if seen.goal == "nvml" and one.cause.layer not in PROGRAM_LAYERS]
+    complaint = complaint or any(case.text for case in open_) or any(not _works(case, seen.rungs) for case in lasting)
     said = verdict(
         interrupted=wanted.interrupted,
         blocking=bool(blocking),
@@ -188,20 +192,14 @@ def _accounted_for(ladder: Ladder, sure: Sequence[Case]) -> set[int]:
     return {result.gpu for result in failed if result.gpu is not None and (f"gpu:{ladder.address(result.gpu)}", result.rung) in found}
 
 
-def _may_hold_on(case: Case, goal: RungName | None, rungs: Rungs) -> bool:
-    """In a bundle no kernel ran that could clear it: a suspicion of which nothing is seen to work keeps the verdict open."""
-    return goal == "nvml" and case.cause.layer not in PROGRAM_LAYERS and not any(rungs.worked(rung) for rung in case.cause.breaks)
+def _works(case: Case, rungs: Rungs) -> bool:
+    return any(rungs.worked(rung) for rung in case.cause.breaks)
 
 
 def _not_so_now(case: Case, rungs: Rungs) -> bool:
     """A driver-side fault that only a text speaks of, while what it breaks works."""
-    works = any(rungs.worked(rung) for rung in case.cause.breaks) and not any(rungs.failed(rung) for rung in case.cause.breaks)
-    return case.text and case.cause.layer not in PROGRAM_LAYERS and works
-
-
-def _unexplained_framework(sure: Sequence[Case], rungs: Rungs) -> bool:
-    """Whether a framework that the user asked for failed, and nothing found says why."""
-    return rungs.failed(FRAMEWORK) and all(case.finding.effect == "advises" or case.rung != FRAMEWORK for case in sure)
+    of_driver = case.text and case.cause.layer not in PROGRAM_LAYERS
+    return of_driver and _works(case, rungs) and not any(rungs.failed(rung) for rung in case.cause.breaks)
 
 
 def _suspects(cases: Sequence[Case], cleared: frozenset[str], rungs: Rungs, *, has_machine: bool) -> tuple[list[Case], Case | None]:

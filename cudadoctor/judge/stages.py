@@ -6,6 +6,8 @@ entry, the rest goes on, and the verdict says so.
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from cudadoctor import __version__, prescribe
@@ -25,7 +27,6 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read, tries
-from cudadoctor.parsers.literals import Literals
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
 
@@ -57,7 +58,8 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
 def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> Judgement:
     """Parse, check, read texts, weigh, decide."""
     shortened = long_texts.Short(evidence)
-    shortened = guard.run("parse", "long texts", shortened, long_texts.shortened, evidence, lambda: _literals(knowledge))
+    looked_for = partial(knowledge.once, "all literals", lambda: read.literals(knowledge) | statements.literals(knowledge))
+    shortened = guard.run("parse", "long texts", shortened, long_texts.shortened, evidence, looked_for)
     short, numbering = shortened.evidence, shortened.numbering
     facts = guard.run("parse", "evidence", Facts(()), read.read, short, guard, knowledge)
     outcomes = rows.apply(facts, knowledge, guard)
@@ -99,11 +101,6 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         figures=figures,
         plan=plan if not runs and evidence.origin == "live" else None,
     )
-
-
-def _literals(knowledge: Knowledge) -> Literals:
-    """All that anything here looks for in a text."""
-    return knowledge.once("all literals", lambda: read.literals(knowledge) | statements.literals(knowledge))
 
 
 def _decided(
@@ -199,13 +196,7 @@ def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
 
 
 def _no_machine(evidence: Evidence) -> report.Machine:
-    return report.Machine(
-        system=None,
-        kernel=None,
-        distribution=None,
-        container=None,
-        wsl=None,
-        driver=report.MachineDriver(module=None, library=None, cuda=None, flavour=None),
-        python=report.MachinePython(path=evidence.python, version=None, packages={}),
-        gpus=(),
-    )
+    unknown = dict.fromkeys(("system", "kernel", "distribution", "container", "wsl"))
+    driver = report.MachineDriver(module=None, library=None, cuda=None, flavour=None)
+    python = report.MachinePython(path=evidence.python, version=None, packages={})
+    return report.Machine(**unknown, driver=driver, python=python, gpus=())

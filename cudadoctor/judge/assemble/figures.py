@@ -70,9 +70,7 @@ def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResul
     if ladder is None:
         return ()
     order = {row.name: place for place, row in enumerate(knowledge.figures)}
-    found = sorted(
-        ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0)
-    )
+    found = sorted(ladder.benchmark, key=lambda one: (one.peer is not None, one.gpu, order.get(one.name, len(order)), one.peer or 0))
     return tuple(assess_all((_with_memory_limit(entry, ladder, facts, knowledge) for entry in found), ladder, knowledge))
 
 
@@ -87,18 +85,13 @@ def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowle
         return msgspec.structs.replace(figure, limit=None, limit_from=None, why=f"{figure.why}; {why}" if figure.why else why)
     if figure.limit is not None or "the cache counts" in (figure.why or ""):
         return figure
-    limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
-    return msgspec.structs.replace(figure, limit=limit, limit_from=limit_from)
-
-
-def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
-    """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
-    nvml, address = facts.value(NVML), ladder.address(index)
+    nvml, address = facts.value(NVML), ladder.address(figure.gpu)
     gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
     if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:
-        return None, None
-    rate = 2 * gpu.memory_clock_max_mhz * 1e6 * gpu.memory_bus_bits / 8 / 1e9
-    return rate, f"2 x {gpu.memory_clock_max_mhz} MHz x {gpu.memory_bus_bits} bit (NVML)"
+        return msgspec.structs.replace(figure, limit=None, limit_from=None)
+    rate = 2 * gpu.memory_clock_max_mhz * 1e6 * gpu.memory_bus_bits / 8 / 1e9  # GB/s at double data rate
+    limit_from = f"2 x {gpu.memory_clock_max_mhz} MHz x {gpu.memory_bus_bits} bit (NVML)"
+    return msgspec.structs.replace(figure, limit=rate, limit_from=limit_from)
 
 
 def timing(evidence: Evidence, knowledge: Knowledge) -> report.Timing:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.common import plural
 from cudadoctor.checks.rows import describe, of
 from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs, below
 from cudadoctor.judge.assemble.figures import benchmark
@@ -192,15 +193,12 @@ def text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> report
     everything = (*_root(diagnosis), *diagnosis.explains, *past, *diagnosis.also, *diagnosis.suspects)
     spoken = [finding for finding in everything if any(quote.source == "text" for quote in finding.evidence)]
     quotes: tuple[Quote, ...] = tuple(quote for finding in spoken for quote in finding.evidence if quote.source == "text")[:4]
-    lines = len((item.stdout or "").splitlines())
-    if not spoken:
-        summary = f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause"
-        return _text_row("unknown", summary, because="not understood")
-    sure = any(finding.basis != "suspected" for finding in spoken)
-    status: report.RowStatus = "fail" if sure and judged.verdict == "broken" else "warn"
-    summary = f"{said(spoken[0])}: not so at present" if past and spoken[0] == past[0] else spoken[0].title
-    return _text_row(status, summary, evidence=quotes)
-
-
-def _text_row(status: report.RowStatus, summary: str, *, because: str | None = None, evidence: tuple[Quote, ...] = ()) -> report.Row:
-    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=because, evidence=evidence)
+    status: report.RowStatus = "unknown"
+    if spoken:
+        sure = any(finding.basis != "suspected" for finding in spoken)
+        status = "fail" if sure and judged.verdict == "broken" else "warn"
+        summary = f"{said(spoken[0])}: not so at present" if past and spoken[0] == past[0] else spoken[0].title
+    else:
+        summary = f"{plural(len((item.stdout or '').splitlines()), 'line')}, none of which names a known cause"
+    because = None if spoken else "not understood"
+    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=because, evidence=quotes)

@@ -16,7 +16,7 @@ from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Pr
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, PYTHON, SMI, TOOLKITS, GpuProcess, Ladder, Nvml, Smi
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, PYTHON, SMI, TOOLKITS, GpuProcess, Nvml, Smi
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING
 
@@ -126,7 +126,9 @@ def _goal(facts: Facts, rung: str) -> str | None:
         return "numba-kernel"
     if rung not in _WITH_CONTEXT:
         return "devices"
-    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, nvml) and _room(climb) else None
+    # A context of ours takes nobody's memory where so much is free on each GPU that the climb saw.
+    room = climb is not None and bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
+    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, nvml) and room else None
 
 
 def _shared_alike(processes: Sequence[GpuProcess], nvml: Nvml | None) -> bool:
@@ -137,11 +139,6 @@ def _shared_alike(processes: Sequence[GpuProcess], nvml: Nvml | None) -> bool:
     named = all(one.name is not None for one in processes) or (bool(clients) and None not in clients)
     alike = all(one.kind == "C" and _OF_MPS not in (one.name or "") for one in processes)
     return bool(processes) and named and alike and not any(clients)
-
-
-def _room(climb: Ladder | None) -> bool:
-    """Whether a context of ours takes nobody's memory, on any GPU that the climb saw."""
-    return climb is not None and bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
 
 
 def _proposals(
@@ -178,7 +175,8 @@ def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experi
     outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
     likely = sorted(free, key=lambda name: not table.is_grouped(name))  # many variables may hold the word that is quoted
-    quoted = [name for name in likely if 0 < len(free[name]) < _TELLING and _quoted(said, free[name])][:_ALIKE]
+    short = [name for name in likely if 0 < len(free[name]) < _TELLING]  # quoted as Python writes them
+    quoted = [name for name in short if f"'{free[name]}'" in said or f'"{free[name]}"' in said][:_ALIKE]
     for name, text in free.items():
         places = table.entries(name, text)
         held = [number for number, place in enumerate(places) if name in quoted or (len(place) >= _TELLING and _names(said, place))]
@@ -193,11 +191,6 @@ def _packages(facts: Facts) -> tuple[str, ...]:
     climb = facts.value(LADDER)
     said = "\n".join(one.output for one in (climb.rungs if climb is not None else ()) if one.status != "pass")
     return tuple(dict.fromkeys(_OF_PACKAGE.findall(said)))
-
-
-def _quoted(said: str, value: str) -> bool:
-    """Whether words hold a value as Python writes it."""
-    return f"'{value}'" in said or f'"{value}"' in said
 
 
 def _names(said: str, place: str) -> bool:
@@ -224,15 +217,11 @@ def _changes(cause: str, free: Collection[str], places: Places, facts: Facts, kn
                 else:
                     yield from (Change(left_out=(Entry(variable=name, number=number),)) for number in numbers[:_EACH])
         elif word == "toolkit":
-            yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
+            found = facts.value(TOOLKITS)
+            listed = enumerate(found.toolkits if found is not None else ())
+            whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
+            yield from (Change(toolkit=number) for number in list(whole.values())[:3])
         elif word == "limits" and facts.value(LIMITS) is not None:
             yield Change(raised_limits=True)
         elif word == "no-user-site":
             yield Change(no_user_site=True)
-
-
-def _usable_toolkits(facts: Facts) -> Iterator[int]:
-    found = facts.value(TOOLKITS)
-    listed = enumerate(found.toolkits if found is not None else ())
-    whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
-    yield from list(whole.values())[:3]

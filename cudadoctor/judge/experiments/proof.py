@@ -11,7 +11,7 @@ from cudadoctor.checks.common import variables_of
 from cudadoctor.judge.experiments.planning import UNFORESEEN
 from cudadoctor.judge.experiments.search import again
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.experiments import SAME, START, UNCHANGED, Change, Entry, Plan, Proof, Ran, Tried
+from cudadoctor.model.experiments import SAME, START, UNCHANGED, Change, Plan, Proof, Ran, Tried
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Conclusion
 from cudadoctor.model.values import ENVIRONMENT, PYTHON
@@ -87,8 +87,7 @@ def _values(change: Change, facts: Facts, knowledge: Knowledge) -> dict[str, str
     text = variables.get(name, "")
     values = {"variable": name, "value": text if _may_be_shown(name, text) else ""}
     for entry in change.left_out:
-        rest = [place for number, place in _numbered(name, variables, knowledge) if number != entry.number]
-        values.update(entry=_place(entry, variables, knowledge), kept=":".join(rest))
+        values["kept"] = ":".join(place for number, place in enumerate(_places(name, variables, knowledge)) if number != entry.number)
     return values
 
 
@@ -98,12 +97,8 @@ def _may_be_shown(name: str, text: str) -> bool:
     return keeps(name, text)
 
 
-def _numbered(name: str, variables: dict[str, str], knowledge: Knowledge) -> list[tuple[int, str]]:
-    return list(enumerate(knowledge.experiments.entries(name, variables.get(name, ""))))
-
-
-def _place(entry: Entry, variables: dict[str, str], knowledge: Knowledge) -> str:
-    return dict(_numbered(entry.variable, variables, knowledge)).get(entry.number, f"entry {entry.number + 1}")
+def _places(name: str, variables: dict[str, str], knowledge: Knowledge) -> Sequence[str]:
+    return knowledge.experiments.entries(name, variables.get(name, ""))
 
 
 def _smallest(plan: Plan, runs: Sequence[Ran]) -> Ran | None:
@@ -122,7 +117,9 @@ def in_words(plan: Plan, change: Change, facts: Facts, knowledge: Knowledge) -> 
         parts.append(f"{len(change.unset)} variables unset ({', '.join(change.unset[:2])} ...)")
     elif change.unset:
         parts.append(f"{', '.join(change.unset)} unset")
-    parts += [f"{entry.variable} without {_place(entry, variables, knowledge)}" for entry in change.left_out[:3]]
+    for entry in change.left_out[:3]:
+        place = dict(enumerate(_places(entry.variable, variables, knowledge))).get(entry.number, f"entry {entry.number + 1}")
+        parts.append(f"{entry.variable} without {place}")
     if change.toolkit is not None:
         parts.append(f"CUDA_HOME={plan.toolkits[change.toolkit]}" if (change.toolkit < len(plan.toolkits)) else "another CUDA_HOME")
     if change.without_start is not None:
