@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.reading import answers, passed
+from cudadoctor.checks.reading import answers, climbed, passed
 from cudadoctor.model.facts import Fact, Facts, Key, Quote, Quotes
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -86,8 +86,7 @@ NOT_REACHED = "the ladder did not get so far"
 
 def need_whole(facts: Facts, *variables: str) -> None:
     """Not known, where the climb did not get all of one of these variables: what was not found may lie there for the user's program."""
-    ladder = facts.value(LADDER)
-    why = left_out(ladder.withheld, variables) if ladder is not None else None
+    why = left_out(climbed(facts).withheld, variables)
     if why is not None:
         raise LADDER.unknown(why)
 
@@ -112,14 +111,12 @@ def numba_kernel_worked(facts: Facts) -> bool:
 
     For rules of layer toolkit alone: what a worker's search for files did not find is there after all where the kernel ran.
     """
-    ladder = facts.value(LADDER)
-    return passed(ladder, "numba-kernel") and not numba_is_ours(ladder)
+    return passed(climbed(facts), "numba-kernel") and not numba_is_ours(climbed(facts))
 
 
 def numba_state(facts: Facts) -> NumbaState | None:
     """What the examined interpreter's Numba said about itself, None where it was not imported (or another's was)."""
-    ladder = facts.value(LADDER)
-    return ladder.numba if ladder is not None and not numba_is_ours(ladder) else None
+    return None if numba_is_ours(climbed(facts)) else climbed(facts).numba
 
 
 def numba_is_ours(ladder: Ladder | None) -> bool:
@@ -129,8 +126,7 @@ def numba_is_ours(ladder: Ladder | None) -> bool:
 
 def driver_cuda(facts: Facts) -> tuple[CudaVersion, Quote] | None:
     """The newest CUDA that the driver supports: what libcuda says, else NVML, else nvidia-smi. None: all known, none states it."""
-    ladder = facts.value(LADDER)
-    stated = ladder.cuda if ladder is not None else None
+    stated = climbed(facts).cuda
     asked: tuple[Fact[Nvml] | Fact[Smi] | None, ...] = (facts.there(NVML), facts.there(SMI))
     for found in asked:
         other = found.need().cuda if found is not None else None

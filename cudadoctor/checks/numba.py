@@ -24,7 +24,7 @@ from cudadoctor.checks.common import (
     variable_quote,
     variables_of,
 )
-from cudadoctor.checks.reading import broken, passed
+from cudadoctor.checks.reading import broken, climbed, passed
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -221,18 +221,18 @@ def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     python = facts[PYTHON]
     found = _installed(facts)
-    climb, silent = facts.value(LADDER), facts.why_unknown(LADDER)
+    climb, silent = climbed(facts), facts.why_unknown(LADDER)
     if found is None:
         return Line(_none_here(climb), python.some()[:1], skip="no Numba here")
     numba, target = found.numba, found.target
     said = f"Numba {numba.version}" + (f" with numba-cuda {target.version}" if target is not None else " with its own CUDA target")
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
-    if climb is not None and climb.quick:
+    if climb.quick:
         return Line(f"{said}; not imported", quotes, skip="--quick")
     if silent is not None:
         return Line(f"{said}; whether it works is not known", quotes, because=silent)
     failed = broken(climb, "numba-kernel")
-    if climb is None or not (failed or passed(climb, "numba-kernel")):
+    if not failed and not passed(climb, "numba-kernel"):
         return Line(f"{said}; its kernel was not reached", quotes, because=NOT_REACHED)
     if climb.numba is not None and climb.numba.simulator:
         return Line(f"{said}: its simulator answers, nothing runs on a GPU", quotes)
@@ -243,9 +243,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
 
 
-def _none_here(climb: Ladder | None) -> str:
+def _none_here(climb: Ladder) -> str:
     """The examined Python has no Numba; whose Numba ran instead."""
-    if climb is None or climb.numba is None or not (passed(climb, "numba-kernel") or broken(climb, "numba-kernel")):
+    if climb.numba is None or not (passed(climb, "numba-kernel") or broken(climb, "numba-kernel")):
         return "no Numba in the examined Python"
     where = f" ({climb.numba.python})" if climb.numba.python else ""
     return f"no Numba in the examined Python; Numba {climb.numba.version} of the doctor's own Python{where} ran instead"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import answering_gpus, any_of, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, broken, event_line, marks_of_container, same_address, subject_of
+from cudadoctor.checks.reading import WINDOWS, Quotes, broken, climbed, event_line, marks_of_container, same_address, subject_of
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -190,9 +190,7 @@ def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:
 # ---------------------------------------------------------------- zombie-gpu-process
 def _released(facts: Facts, gpu: NvmlGpu) -> bool:
     """Whether the memory that NVML saw in use was free again when our own context was made: its holder was just ending."""
-    climb = facts.value(LADDER)
-    devices = climb.devices if climb is not None else ()
-    free = next((device.memory_free_bytes for device in devices if same_address(device.address, gpu.address)), None)
+    free = next((device.memory_free_bytes for device in climbed(facts).devices if same_address(device.address, gpu.address)), None)
     if free is None or gpu.memory_used_bytes is None or gpu.memory_total_bytes is None or gpu.memory_reserved_bytes is None:
         return False
     return gpu.memory_total_bytes - gpu.memory_reserved_bytes - free < gpu.memory_used_bytes

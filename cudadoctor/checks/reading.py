@@ -268,6 +268,11 @@ def driver_is_out(facts: Facts, base: Fact[T]) -> bool:
 
 
 # ---------------------------------------------------------------- what works now
+def climbed(facts: Facts) -> Ladder:
+    """The climb; where there was none, or nobody knows of one, an empty one, which shows nothing."""
+    return facts.value(LADDER) or Ladder()
+
+
 def passed(ladder: Ladder | None, rung: RungName) -> bool:
     """Whether this rung was climbed, and every try of it was good."""
     return ladder is not None and {entry.status for entry in ladder.result(rung)} - {"skip"} == {"pass"}

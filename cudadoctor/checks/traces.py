@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import Quotes, first_true, line_if, need_whole_list, passed, statements, told
+from cudadoctor.checks.reading import Quotes, climbed, first_true, line_if, need_whole_list, passed, statements, told
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -113,8 +113,8 @@ def library(facts: Facts, name: str) -> Quotes:
 
     def listed() -> Quotes:
         """ldconfig lists what was there when its cache was written; the loader knows what is there now."""
-        climb, nvml = facts.value(LADDER), facts.value(NVML)
-        said = [entry.output for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
+        nvml = facts.value(NVML)
+        said = [entry.output for entry in climbed(facts).result("libcuda") if entry.status == "fail"]
         said += [nvml.message or ""] if nvml is not None else []
         return () if any(f"{name}.1: {NO_FILE}" in words for words in said) else among(LIBRARIES)
 

@@ -15,7 +15,7 @@ import msgspec
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import plural, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.node_access import gpu_nodes
-from cudadoctor.checks.reading import broken, passed
+from cudadoctor.checks.reading import broken, climbed, passed
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
@@ -264,8 +264,7 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
 
 def _devices_seen(facts: Facts, wanted: int) -> bool:
     """Whether libcuda was seen to show at least so many GPUs under this environment."""
-    climb = facts.value(LADDER)
-    return climb is not None and passed(climb, "devices") and len(climb.devices) >= wanted
+    return passed(climbed(facts), "devices") and len(climbed(facts).devices) >= wanted
 
 
 def _sets_one(environment: Fact[Environment], names: Iterable[str]) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from cudadoctor.checks.reading import climbed
 from cudadoctor.inventory.rungs import LISTED, ORDER, Rungs, below
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause
-from cudadoctor.model.values import BUNDLE, LADDER, PCI, RungName
+from cudadoctor.model.values import BUNDLE, PCI, RungName
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
 FRAMEWORK: RungName = "framework"
@@ -109,9 +110,8 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
 
 def _computed_elsewhere(subject: str, facts: Facts) -> bool:
     """Whether programs that take CUDA's device 0, as all do that name none, compute on another GPU than this one."""
-    ladder = facts.value(LADDER)
-    first = ladder.address(0) if ladder is not None else None
-    ran = ladder is not None and any(result.gpu == 0 and result.status == "pass" for result in ladder.result("ptx-kernel"))
+    first = climbed(facts).address(0)
+    ran = any(result.gpu == 0 and result.status == "pass" for result in climbed(facts).result("ptx-kernel"))
     return ran and first is not None and subject.startswith("gpu:") and subject != f"gpu:{first}"
 
 
@@ -131,10 +131,10 @@ def _rung(group: Sequence[Clue], cause: Cause, failed: Sequence[RungName]) -> Ru
 
 def _gpu_addresses(facts: Facts) -> frozenset[str]:
     """The GPUs of the bus; where it is not seen, those that CUDA lists."""
-    bus, ladder = facts.value(PCI), facts.value(LADDER)
+    bus = facts.value(PCI)
     if bus is not None:
         return frozenset(gpu.address for gpu in bus.nvidia_gpus)
-    return frozenset(device.address for device in (ladder.devices if ladder is not None else ()) if device.address is not None)
+    return frozenset(device.address for device in climbed(facts).devices if device.address is not None)
 
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cudadoctor.checks.reading import climbed
 from cudadoctor.inventory.rungs import ORDER, Rungs, below
 from cudadoctor.judge import open_questions
 from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, explained_by, gravest, in_order, place, root_of
@@ -19,7 +20,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Ask, Clue, Conclusion, Crash, Diagnosis, Ignored, Judged, Outcome, Verdict
 from cudadoctor.model.requirements import Ignore, Requirements
-from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, Ladder, RungName
+from cudadoctor.model.values import COMPUTED, KERNEL_LOG, PYTHON_RAN, Ladder, RungName
 
 PROGRAM_LAYERS = ("toolkit", "python", "program")
 
@@ -141,8 +142,7 @@ def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowle
         candidates = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
         if not candidates and found.not_now is not None:
             candidates = [(found.not_now.cause, "the text speaks of it, and it is not so at present")]
-        log_read, climb = seen.facts.why_unknown(KERNEL_LOG) is None, seen.facts.value(LADDER)
-        replaced = climb.replaced if climb is not None else ()
+        log_read, replaced = seen.facts.why_unknown(KERNEL_LOG) is None, climbed(seen.facts).replaced
         return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read, replaced=replaced)
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
@@ -176,9 +176,9 @@ def _reached(goal: RungName | None, facts: Facts, rungs: Rungs, sure: Sequence[C
     if goal is None:
         return facts.why_unknown(COMPUTED) is None
     if goal == "numba-kernel":
-        ladder = facts.value(LADDER)
+        ladder = climbed(facts)
         # Where the examined Python was silent, the doctor's own computed, and that is not what was asked.
-        if facts.there(PYTHON_RAN) is not None or ladder is None or not ladder.devices:
+        if facts.there(PYTHON_RAN) is not None or not ladder.devices:
             return False
         ran = {result.gpu for result in ladder.result("numba-kernel") if result.status == "pass"}
         return rungs.worked(goal) and {device.index for device in ladder.devices} <= ran | _accounted_for(ladder, sure)

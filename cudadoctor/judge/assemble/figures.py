@@ -11,25 +11,23 @@ from msgspec.structs import asdict
 
 from cudadoctor.checks import rows
 from cudadoctor.checks.benchmark import assess_all, figure
+from cudadoctor.checks.reading import climbed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
+from cudadoctor.model.values import NVML, Ladder, Measurement
 
 
 def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
     """Each step on each visible GPU, from the context to the last Numba kernel. `explain`: what the doctor makes of a text."""
-    ladder = facts.value(LADDER)
-    if ladder is None:
-        return ()
     results = []
-    for entry in ladder.rungs:
+    for entry in climbed(facts).rungs:
         if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
             status: Literal["pass", "skip", "fail"] = entry.status if entry.status in ("pass", "skip") else "fail"
             why = entry.why or (entry.name if status != "pass" else None)
             results.append(report.SmokeResult(gpu=entry.gpu, step=entry.rung, status=status, why=why, seconds=entry.seconds))
-    for step in ladder.smoke:
+    for step in climbed(facts).smoke:
         known = {name: value for name, value in asdict(step).items() if name != "line"}
         results.append(report.SmokeResult(**{**known, "planted": explain(step.planted) if step.planted else None}))
     return tuple(results)
@@ -37,17 +35,15 @@ def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[repor
 
 def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
     """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
-    ladder = facts.value(LADDER)
     return tuple(
         report.LessonResult(**{**asdict(one), "python_us": figure(one.python_us), "compiled_us": figure(one.compiled_us)})
-        for one in (ladder.lessons if ladder is not None else ())
+        for one in climbed(facts).lessons
         if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
     )
 
 
 def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
     """How a long load went, moment by moment."""
-    ladder = facts.value(LADDER)
     return tuple(
         report.SustainedSample(
             gpu=one.gpu,
@@ -59,16 +55,14 @@ def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
             temperature_c=one.load.temperature_c if one.load is not None else None,
             reasons=(one.load.reasons or ()) if one.load is not None else (),
         )
-        for one in (ladder.sustained if ladder is not None else ())
+        for one in climbed(facts).sustained
         if isfinite(one.at) and isfinite(one.value)
     )
 
 
 def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
     """Each figure with its share of what the hardware can do, in the order of the table."""
-    ladder = facts.value(LADDER)
-    if ladder is None:
-        return ()
+    ladder = climbed(facts)
     order = {row.name: place for place, row in enumerate(knowledge.figures)}
     found = sorted(ladder.benchmark, key=lambda one: (one.peer is not None, one.gpu, order.get(one.name, len(order)), one.peer or 0))
     return tuple(assess_all((_with_memory_limit(entry, ladder, facts, knowledge) for entry in found), ladder, knowledge))

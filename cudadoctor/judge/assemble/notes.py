@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudadoctor.checks import driver_fit, node_access, visible_devices
+from cudadoctor.checks.reading import climbed
 from cudadoctor.judge.assemble.rows import said
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
@@ -15,7 +16,6 @@ from cudadoctor.model.values import (
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
     HANGS,
-    LADDER,
     NVIDIA_MODPROBE,
     NVML,
     PROCESSES,
@@ -46,8 +46,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
             f"The examined Python has no Numba, but {', '.join(python.others_with_numba)} has: "
             "name it with --python if your program runs there."
         )
-    ladder = facts.value(LADDER)
-    if ladder is not None and ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
+    ladder = climbed(facts)
+    if ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
         out.append(_stand_in(ladder, ladder.numba.python))
     hangs = facts.value(HANGS)
     for hang in hangs.entries if hangs is not None else ():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cudadoctor.checks.common import variables_of
-from cudadoctor.checks.reading import hung
+from cudadoctor.checks.reading import climbed, hung
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge.diagnose import Seen
 from cudadoctor.knowledge.experiments import Experiments, Grouped
@@ -73,8 +73,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     if not proposals and not units.groups:
         return None
     entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
-    toolkits, climb = seen.facts.value(TOOLKITS), seen.facts.value(LADDER)
-    steps = climb.smoke if climb is not None else ()
+    toolkits, steps = seen.facts.value(TOOLKITS), climbed(seen.facts).smoke
     return Plan(
         failure=failure,
         goal=goal,
@@ -118,16 +117,15 @@ def _goal(facts: Facts, rung: str) -> str | None:
     nvml, smi = facts.value(NVML), facts.value(SMI)
     listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
     listed += [smi] if smi is not None and smi.process_list else []
-    climb = facts.value(LADDER)
-    guests = climb is not None and bool(climb.guests)
+    climb = climbed(facts)
     modes = {gpu.compute_mode.lower() for one in listed for gpu in one.gpus if gpu.compute_mode is not None}
     processes = [process for one in listed for process in one.processes if process.kind != "G"]
-    if listed and not guests and not processes and modes <= {"default"}:
+    if listed and not climb.guests and not processes and modes <= {"default"}:
         return "numba-kernel"
     if rung not in _WITH_CONTEXT:
         return "devices"
     # A context of ours takes nobody's memory where so much is free on each GPU that the climb saw.
-    room = climb is not None and bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
+    room = bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
     return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, nvml) and room else None
 
 
@@ -170,9 +168,8 @@ def _named_first(proposals: Sequence[Proposal], named: Iterator[Change]) -> Iter
 
 def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:
     """The variables, and places in lists, that the words of the failure name, or whose value they hold."""
-    climb, item = facts.value(LADDER), evidence.get("ladder")
-    results = climb.rungs if climb is not None else ()
-    outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
+    item = evidence.get("ladder")
+    outputs = [*(one.output for one in climbed(facts).rungs if one.status != "pass"), (item.stderr or "") if item is not None else ""]
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
     likely = sorted(free, key=lambda name: not table.is_grouped(name))  # many variables may hold the word that is quoted
     short = [name for name in likely if 0 < len(free[name]) < _TELLING]  # quoted as Python writes them
@@ -188,8 +185,7 @@ def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experi
 
 def _packages(facts: Facts) -> tuple[str, ...]:
     """The packages in which the failing rung was, as its tracebacks name them."""
-    climb = facts.value(LADDER)
-    said = "\n".join(one.output for one in (climb.rungs if climb is not None else ()) if one.status != "pass")
+    said = "\n".join(one.output for one in climbed(facts).rungs if one.status != "pass")
     return tuple(dict.fromkeys(_OF_PACKAGE.findall(said)))
 
 
