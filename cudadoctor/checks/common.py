@@ -45,6 +45,7 @@ def any_of(*branches: Function) -> Function:
         for clues in answers(lambda branch=branch: tuple(branch(facts, knowledge)) for branch in branches):  # type: ignore[misc]
             yield from clues
 
+    rule.__name__ = " or ".join(branch.__name__ for branch in branches)
     return rule
 
 

@@ -70,14 +70,11 @@ def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     environment = facts[ENVIRONMENT]
     for name in HOME_VARIABLES:
         value = variables_of(environment).get(name)
-        if value is None:
-            continue
-        if not value:
+        if value == "":
             yield from _empty(facts, environment, name)
-            continue
-        if malformed(value) is not None:
+        elif value is not None and malformed(value) is not None:
             yield Clue(cause=WRONG, quotes=(variable_quote(environment, name),), values={"variable": name, "value": value})
-        else:
+        elif value is not None:
             yield from _leads_nowhere(facts, environment, name, value)
 
 

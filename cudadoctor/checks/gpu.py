@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from cudadoctor.checks.base import Check, Line, Rule
@@ -108,24 +109,25 @@ def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     What a pasted text says of the past is left to the signs: nobody can ask that machine what works now.
     """
-    for address, lost in logged(facts, lambda event: event.xid == OFF_THE_BUS or _LOST.search(event.text) is not None):
+    for address, lost in logged(facts, _LOST, OFF_THE_BUS):
         yield Clue(cause=OFF, quotes=lost[:2], subject=subject_of(address))
 
 
 def refused_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """This boot's kernel log names a reason that lies before the driver: a power plug, a memory window, a GPU that is switched off."""
     for cause, words in _REFUSED.items():
-        for address, said in logged(facts, lambda event, words=words: words.search(event.text) is not None):  # type: ignore[misc]
+        for address, said in logged(facts, words):
             yield Clue(cause=cause, quotes=said[:2], subject=subject_of(address))
 
 
-def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[str | None, Quotes]]:
-    """The lines of this boot's kernel log that say so, for each GPU that is not seen to work now."""
+def logged(facts: Facts, words: re.Pattern[str], xid: int | None = None) -> Iterator[tuple[str | None, Quotes]]:
+    """The lines of this boot's kernel log that hold these words or this Xid, for each GPU that is not seen to work now."""
     log = facts[KERNEL_LOG]
     if log.value is None or log.origin == "text":
         return
     for address, events in by_address(log.value.events).items():
-        said = [event for event in events if says(event) and not log.value.past(event.line, address)]
+        stated = (event for event in events if words.search(event.text) or (xid is not None and event.xid == xid))
+        said = [event for event in stated if not log.value.past(event.line, address)]
         if said and not works_now(facts, address):
             yield address, tuple(event_line(log, event) for event in said)
 

@@ -47,7 +47,7 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     Where the log also gives a reason, that reason is the cause, and this is no more than a suspicion.
     """
-    for address, fatal in logged(facts, lambda event: _INIT_FAILED.search(event.text) is not None):
+    for address, fatal in logged(facts, _INIT_FAILED):
         grouped = by_address(facts[KERNEL_LOG].need().events)
         near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"

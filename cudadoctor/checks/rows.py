@@ -25,7 +25,7 @@ def apply(facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Outcome, ..
     for check in of(knowledge):
         for rule in check.rules:
             crash = Outcome(row=rule.row, causes=rule.causes, crashed=True)
-            name = ", ".join(rule.causes) or rule.function.__name__
+            name = getattr(rule.function, "__name__", "") or ", ".join(rule.causes)
             outcomes.append(guard.run("check", f"{rule.row}: {name}", crash, _outcome, rule, facts, knowledge))
     return tuple(outcomes)
 

@@ -6,10 +6,11 @@ They stand in the rows `driver` and `health`, beside the rules about kernel modu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
-from cudadoctor.checks.base import Function, Line, Rule
+from cudadoctor.checks.base import Line, Rule
 from cudadoctor.checks.reading import WINDOWS, Quotes, merged, statements, subject_of, told, works_now
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -79,22 +80,16 @@ def _driven_by_windows(adapter: DisplayAdapter) -> bool:
     return adapter.driver_text is not None and _OF_WINDOWS.match(adapter.driver_text) is not None
 
 
-def problem_codes(chosen: tuple[str, ...]) -> Function:
+def problem_codes(chosen: tuple[str, ...], facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The rule for the causes of one row: the code with which Windows says why an adapter does not run."""
-
-    def by_code(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        if not on_windows(facts):
-            return
-        for adapter, lines in nvidia_adapters(facts):
-            row = knowledge.device_problem(adapter.problem) if adapter.problem else None
-            causes = row.causes if row is not None else ()
-            if row is None or not set(causes) & set(chosen) or _works(facts, adapter):
-                continue
-            words = Quote(source="Windows' device codes", text=f"code {row.code} ({row.name}): {row.meaning}")
-            basis: Basis = "derived" if len(causes) == 1 else "suspected"
-            yield from (_clue(cause, adapter, merged((words,), lines), basis) for cause in causes if cause in chosen)
-
-    return by_code
+    for adapter, lines in nvidia_adapters(facts) if on_windows(facts) else ():
+        row = knowledge.device_problem(adapter.problem) if adapter.problem else None
+        causes = [cause for cause in row.causes if cause in chosen] if row is not None else []
+        if row is None or not causes or _works(facts, adapter):
+            continue
+        words = Quote(source="Windows' device codes", text=f"code {row.code} ({row.name}): {row.meaning}")
+        basis: Basis = "derived" if len(row.causes) == 1 else "suspected"
+        yield from (_clue(cause, adapter, merged((words,), lines), basis) for cause in causes)
 
 
 def _clue(cause: str, adapter: DisplayAdapter, quotes: Quotes, basis: Basis) -> Clue:
@@ -136,6 +131,6 @@ def _state(adapter: DisplayAdapter, facts: Facts, knowledge: Knowledge) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule("driver", (NOT_INSTALLED,), without_driver),
-    Rule("driver", OF_THE_DRIVER, problem_codes(OF_THE_DRIVER)),
-    Rule("health", OF_THE_BUS, problem_codes(OF_THE_BUS)),
+    Rule("driver", OF_THE_DRIVER, partial(problem_codes, OF_THE_DRIVER)),
+    Rule("health", OF_THE_BUS, partial(problem_codes, OF_THE_BUS)),
 )

@@ -57,9 +57,8 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     for entry in nvml.gpus if nvml else ():
         target = by_address.setdefault(entry.address or f"index {entry.index}", {})
         target.update(index=entry.index, uuid=entry.uuid, name=entry.name or target.get("name"), memory_bytes=entry.memory_total_bytes)
-        target.update(
-            ecc=entry.ecc_mode, mig=entry.mig_mode, persistence=entry.persistence, vbios=entry.vbios, power_limit_w=entry.power_limit_w
-        )
+        target.update(ecc=entry.ecc_mode, mig=entry.mig_mode, persistence=entry.persistence, vbios=entry.vbios)
+        target["power_limit_w"] = entry.power_limit_w
         if entry.compute_capability is not None:
             target["compute_capability"] = str(entry.compute_capability)
     for device in ladder.devices if ladder else ():
