@@ -45,6 +45,7 @@ from cudadoctor.parsers.lines import prepared
 from cudadoctor.parsers.literals import Literals
 from cudadoctor.texts import tie_breakers
 from cudadoctor.texts.tie_breakers import taken_back
+from cudadoctor.texts.tie_breakers.case import Case
 
 _CATALOGUE = 3  # lines whose causes have nothing in common
 TEXT = "text"  # the source of what a user's text shows
@@ -95,7 +96,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
     for item in evidence.items:
         if item.kind == "text":
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
-            said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
+            said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
             decided = guard.run("texts", "ties", none, _decided, said, facts, knowledge)
             heard = guard.run("texts", "document", True, _heard, said, item, knowledge)
             now = [*(clue for clue in decided if heard or not clue.words), *said]
@@ -137,7 +138,7 @@ _TROUBLE = lazy(
 
 def _unrefuted(now: list[Clue], text: Text, facts: Facts, knowledge: Knowledge) -> list[Clue]:
     quiet = functools.partial(speech_of(knowledge).quiet, text.lines)
-    return taken_back.unrefuted(now, facts, knowledge, quiet, attempts.prompts(text))
+    return taken_back.unrefuted(Case(now, facts, knowledge), quiet, attempts.prompts(text))
 
 
 def _heard(said: list[Clue], item: Item, knowledge: Knowledge) -> bool:
@@ -189,7 +190,7 @@ def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
 
 def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
     """What the rules make of it. One that rests on the machine alone is no word of the text; one that rests on prose is a suspicion."""
-    found = [clue for clue in tie_breakers.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
+    found = [clue for clue in tie_breakers.decided(Case(said, facts, knowledge)) if any(quote.source == TEXT for quote in clue.quotes)]
     prose = _prose_lines(said, facts)
     return [msgspec.structs.replace(clue, basis="suspected") if prose & _lines(clue) else clue for clue in found]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.texts.tie_breakers import (
     container,
@@ -22,21 +20,19 @@ from cudadoctor.texts.tie_breakers import (
     plain_words,
     programs,
     setting,
-    several,
     toolkit,
     versions,
 )  # fmt: skip
-from cudadoctor.texts.tie_breakers.joining import Tie
-from cudadoctor.texts.tie_breakers.said import Said
+from cudadoctor.texts.tie_breakers.case import Case, Tie
 
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
     *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
-    *driver.TIES, *fit.TIES, *several.TIES, *device.TIES,
+    *driver.TIES, *fit.TIES, *device.TIES,
 )  # fmt: skip
 
 
-def decided(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def decided(case: Case) -> Iterator[Clue]:
     """What the text's facts make of its suspects. Comes before them, so that a suspect named here is the first."""
     for tie in TIES:
-        yield from tie(said, facts, knowledge)
+        yield from tie(case)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, TEGRA, Smi
 from cudadoctor.model.version import CudaVersion
-from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
 
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
@@ -29,15 +26,15 @@ _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
 _UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom device \"nvidia\.com/gpu")
 
 
-def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def demand_of_the_image(case: Case) -> Iterator[Clue]:
     """A container does not start, its image asks for a CUDA release, and a table shows a driver that has an older one."""
-    lines = stated(said, HOOK) or suspected(said, HOOK) or suspected(said, TOOLKIT)
-    shown = place_of(facts).said("requires-cuda")
+    lines = case.stated(HOOK) or case.suspected(HOOK) or case.suspected(TOOLKIT)
+    shown = case.says("requires-cuda")
     demand = _REQUIRED.search(shown[0].text) if shown else None
     if not lines or demand is None:
         return
     wanted = CudaVersion(demand["version"])
-    older = next((fact for fact in facts.all(SMI) if _is_older(fact, wanted)), None)
+    older = next((fact for fact in case.facts.all(SMI) if _is_older(fact, wanted)), None)
     if older is not None and not _accepts(shown[0].text, older):
         yield finding(TOO_NEW, shown, older.some()[:1], lines, values={"version": wanted.text})
 
@@ -52,21 +49,20 @@ def _accepts(demand: str, table: Fact[Smi]) -> bool:
     return module is not None and any(int(one["first"]) <= module.major < int(one["end"]) for one in _ALTERNATIVE.finditer(demand))
 
 
-def image_for_a_later_board(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def image_for_a_later_board(case: Case) -> Iterator[Clue]:
     """A container of a Jetson has its CUDA from an image that was made for one major release of L4T, and the board runs an earlier one.
 
     https://github.com/dusty-nv/jetson-containers (docs/run.md): the tag names the release, r36.2.0
     """
-    board = facts.there(TEGRA)
+    board = case.facts.there(TEGRA)
     release = _L4T.search(board.quotes[0].text) if board is not None and board.quotes else None
-    if board is None or release is None or settled(said):
+    if board is None or release is None or case.settled:
         return
-    place = place_of(facts)
-    for start in place.setting.containers:
-        image = next((found for quote in place.shown(start.line) if (found := _MADE_FOR.search(quote.text)) is not None), None)
+    for start in case.setting.containers:
+        image = next((found for quote in case.shown(start.line) if (found := _MADE_FOR.search(quote.text)) is not None), None)
         if image is not None and int(image["major"]) > int(release["major"]):
             values = {"l4t": f"R{release['major']}.{release['minor']}", "l4t_major": release["major"], "image": image["name"]}
-            yield finding(TOO_NEW, place.shown(start.line), board.some()[:1], values=values)
+            yield finding(TOO_NEW, case.shown(start.line), board.some()[:1], values=values)
             return
 
 
@@ -76,22 +72,22 @@ TIES = (
     # libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute.
     joined(CAPABILITIES, states(LIBCUDA), suspects(LIBCUDA), beside=("no-compute",)),
     # NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all.
-    joined(NO_ACCESS, suspects(LIBCUDA, _INSUFFICIENT), beside=("void",), only_if=("in container",)),
+    joined(NO_ACCESS, suspects(LIBCUDA, words=_INSUFFICIENT), beside=("void",), only_if=("in container",)),
     # A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through.
-    joined(LOST, suspects(NO_ACCESS, _NO_DEVICE), beside=("no-gpu-rule", "gpu-asked|bare-nodes"), unsettled=True),
+    joined(LOST, suspects(NO_ACCESS, words=_NO_DEVICE), beside=("no-gpu-rule", ("gpu-asked", "bare-nodes")), unsettled=True),
     # The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone.
-    joined(MISCONFIGURED, suspects(LOST, _UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
+    joined(MISCONFIGURED, suspects(LOST, words=_UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
     # The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read.
     joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=("cdi-devices",), setting="cdi-spec-dirs"),
     # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.
     joined(
         MISCONFIGURED,
-        suspects(TOOLKIT, OF_PLUGIN),
+        suspects(TOOLKIT, words=OF_PLUGIN),
         states(TOOLKIT, words=OF_PLUGIN),
         beside=("k3s", "nvidia-runtime-named"),
         unless=("nvidia-is-default",),
         setting="runtime-class",
     ),
     # The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else.
-    joined(NO_ACCESS, suspects(TOOLKIT, OF_PLUGIN), beside=("nvidia-is-default",), unsettled=True, basis="suspected"),
+    joined(NO_ACCESS, suspects(TOOLKIT, words=OF_PLUGIN), beside=("nvidia-is-default",), unsettled=True, basis="suspected"),
 )

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from cudadoctor.checks.driver_fit import packages_conflict, same_release
 from cudadoctor.checks.gpu import architecture_of
-from cudadoctor.checks.reading import Quotes, gpus
-from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.checks.reading import Gpu, Quotes
+from cudadoctor.inventory.devices import same_address
 from cudadoctor.knowledge.tables import Architecture
-from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -23,13 +22,14 @@ from cudadoctor.model.values import (
     FRAMEWORKS,
     LOADED_DRIVER,
     NAMED_DRIVERS,
+    SMI,
     TEGRA,
     WSL,
     NamedDrivers,
 )
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.texts.tie_breakers.driver import YOUNG, installed
-from cudadoctor.texts.tie_breakers.said import Said, finding, gpus_of_tables, settled, suspected
+from cudadoctor.texts.tie_breakers.case import Case, finding, joined, suspects
+from cudadoctor.texts.tie_breakers.driver import installed, is_young, unfit
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
 TOO_OLD, TOO_NEW = "driver-too-old-for-gpu", "driver-too-new-for-gpu"
@@ -41,6 +41,7 @@ _NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVI
 _UNSUPPORTED = lazy(r"supported by the \d")
 _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
 _PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe with driver nvidia failed")
+_NONE_FOUND = lazy(r"No devices were found")
 _MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
 _RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
@@ -61,47 +62,41 @@ class _Family(NamedTuple):
     listed: bool = False  # by a listing of the bus
 
 
-def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def misfit(case: Case) -> Iterator[Clue]:
     """The GPU is not found, or nothing is said of why, and the driver named does not drive the GPU named."""
-    if settled(said) or _works(facts) or _elsewhere(facts):
+    if case.settled or _works(case) or _elsewhere(case):
         return
-    lines = next((found for found in (suspected(said, cause) for cause in COMPLAINTS) if found), ())
-    gpu = _gpu(facts, knowledge)
-    if gpu is None or (said and not lines):
+    lines = case.suspected(*COMPLAINTS)
+    gpu = _gpu(case)
+    if gpu is None or (case.said and not lines):
         return
     family = gpu.architecture
-    driver = _driver(facts) or (None if said else _unfit(family, facts)) or _Driver(None, None, ())
+    driver = _driver(case) or (None if case.said else _unfit(family, case)) or _Driver(None, None, ())
     # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
     shown = bool(lines) and gpu.listed and driver.shown
-    for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
-        sure = shown and (outside(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(facts)))
+    for cause in _fits(family, driver, case.suspected("gpu-init-failed", words=_NO_DEVICE) or case.suspected(TOO_OLD, words=_UNSUPPORTED)):
+        sure = shown and (unfit(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(case)))
         basis: Basis = "derived" if sure else "suspected"
         yield finding(cause, lines, driver.quotes, gpu.quotes, basis=basis, values=_values(family, cause))
 
 
-def _open_packages(facts: Facts) -> bool:
+def _open_packages(case: Case) -> bool:
     """Whether the modules that are installed as packages are the open ones, and these alone."""
-    modules = [entry.name for entry in facts.value(DRIVER_PACKAGES) or () if _MODULES.match(entry.name) and entry.state[:1] != "r"]
+    modules = [entry.name for entry in case.facts.value(DRIVER_PACKAGES) or () if _MODULES.match(entry.name) and entry.state[:1] != "r"]
     return bool(modules) and all("-open" in name for name in modules)
 
 
-def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def one_of_several(case: Case) -> Iterator[Clue]:
     """The driver passed a GPU by, the text speaks of the open flavour, and one of the GPUs that it names is too old for it."""
-    lines = next((found for cause in (UNSUPPORTED, TOO_OLD) if (found := suspected(said, cause, _PROBE))), ())
-    opened = next((entry for entry in _words(facts).drivers if entry.is_open), None)
-    if not lines or opened is None or settled(said) or _elsewhere(facts) or any(entry.is_open is False for entry in _words(facts).drivers):
+    lines = case.suspected(UNSUPPORTED, TOO_OLD, words=_PROBE)
+    opened = next((entry for entry in _words(case).drivers if entry.is_open), None)
+    if not lines or opened is None or case.settled or _elsewhere(case) or any(entry.is_open is False for entry in _words(case).drivers):
         return
-    for gpu in gpus_named(facts, knowledge):
-        family = knowledge.architecture_of(gpu.capability)
-        if family is not None and family.open_modules == "unsupported" and not outside(family, opened.branch):
-            yield finding(UNSUPPORTED, lines, facts[NAMED_DRIVERS].line_of(opened.line), gpu.quotes, basis="suspected")
+    for gpu in gpus_named(case):
+        family = case.knowledge.architecture_of(gpu.capability)
+        if family is not None and family.open_modules == "unsupported" and unfit(family, opened.branch) is None:
+            yield finding(UNSUPPORTED, lines, case.facts[NAMED_DRIVERS].line_of(opened.line), gpu.quotes, basis="suspected")
             return
-
-
-def outside(family: Architecture, branch: int | None) -> bool:
-    """Whether a branch came before the first one that drives this architecture, or after the last."""
-    first, last = family.first_driver_branch, family.last_driver_branch
-    return branch is not None and ((last is not None and branch > last) or (first is not None and branch < first))
 
 
 def _values(family: Architecture, cause: str) -> dict[str, str]:
@@ -112,102 +107,97 @@ def _values(family: Architecture, cause: str) -> dict[str, str]:
 
 def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str, ...]:
     """What does not fit, likeliest first; () where it fits or too little is known."""
-    first, last, branch = family.first_driver_branch, family.last_driver_branch, driver.branch
-    if branch is not None and last is not None and branch > last:
-        return (TOO_NEW,)
-    if branch is not None and first is not None and branch < first:
-        return (TOO_OLD,)
+    cause = unfit(family, driver.branch)
+    if cause is not None:
+        return (cause,)
     if family.open_modules == "required" and no_device and driver.is_open is not True:
         return (REQUIRED, TOO_OLD)
     if family.open_modules == "unsupported" and driver.is_open:
         return (UNSUPPORTED,)
-    young = branch is not None and first is not None and branch < first + YOUNG
-    return (TOO_OLD,) if young and no_device else ()
+    return (TOO_OLD,) if no_device and is_young(family, driver.branch) else ()
 
 
-def _gpu(facts: Facts, knowledge: Knowledge) -> _Family | None:
+def _gpu(case: Case) -> _Family | None:
     """The one architecture of the text's GPUs: from a listing of the bus, products that it names, or a chip's code name."""
     found: dict[str, _Family] = {}
-    try:
-        listed = gpus(facts)
-    except NotKnown:
-        listed = ()
-    for gpu in listed:
-        family = architecture_of(gpu, knowledge)
+    for gpu in case.gpus:
+        family = architecture_of(gpu, case.knowledge)
         if family is not None:
             found.setdefault(family.id, _Family(family, gpu.quotes[:1], listed=True))
-    for named in gpus_named(facts, knowledge) if not found else ():
-        family = knowledge.architecture_of(named.capability)
+    for named in gpus_named(case) if not found else ():
+        family = case.knowledge.architecture_of(named.capability)
         if family is not None:
             found.setdefault(family.id, _Family(family, named.quotes))
-    for chip in _words(facts).chips if not found else ():
-        family = knowledge.architecture_of_chip(knowledge.chip_by_name(chip.name))
+    for chip in _words(case).chips if not found else ():
+        family = case.knowledge.architecture_of_chip(case.knowledge.chip_by_name(chip.name))
         if family is not None:
-            found.setdefault(family.id, _Family(family, facts[NAMED_DRIVERS].line_of(chip.line)))
+            found.setdefault(family.id, _Family(family, case.facts[NAMED_DRIVERS].line_of(chip.line)))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _driver(facts: Facts) -> _Driver | None:
+def _driver(case: Case) -> _Driver | None:
     """The driver that is shown to be installed; else the one branch that the text speaks of."""
-    words = _words(facts)
+    words = _words(case)
     flavours = {entry.is_open for entry in words.drivers if entry.is_open is not None}
     is_open = next(iter(flavours)) if len(flavours) == 1 else None
-    loaded = facts.value(LOADED_DRIVER)
+    loaded = case.facts.value(LOADED_DRIVER)
     if loaded is not None and loaded.flavour is not None:
         is_open = loaded.flavour == "open"
-    shown = installed(facts)
+    shown = installed(case)
     if shown is not None:
         return _Driver(shown.branch, is_open, shown.quotes, shown=True)
     branches = {entry.branch for entry in words.drivers if entry.branch is not None}
     if len(branches) > 1 or not words.drivers:
         return None
-    fact = facts[NAMED_DRIVERS]
+    fact = case.facts[NAMED_DRIVERS]
     entry = next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0])
     return _Driver(entry.branch, is_open, fact.line_of(entry.line)[:1])
 
 
-def _unfit(family: Architecture, facts: Facts) -> _Driver | None:
+def _unfit(family: Architecture, case: Case) -> _Driver | None:
     """Where a text speaks of several branches: the one that does not drive this GPU."""
-    for entry in _words(facts).drivers:
-        if outside(family, entry.branch):
-            return _Driver(entry.branch, None, facts[NAMED_DRIVERS].line_of(entry.line)[:1])
+    for entry in _words(case).drivers:
+        if unfit(family, entry.branch):
+            return _Driver(entry.branch, None, case.facts[NAMED_DRIVERS].line_of(entry.line)[:1])
     return None
 
 
-def _words(facts: Facts) -> NamedDrivers:
-    return facts.value(NAMED_DRIVERS) or NamedDrivers()
+def _words(case: Case) -> NamedDrivers:
+    return case.facts.value(NAMED_DRIVERS) or NamedDrivers()
 
 
-def _works(facts: Facts) -> bool:
+def _works(case: Case) -> bool:
     """Whether a table shows a GPU: its driver drives it."""
-    return next(gpus_of_tables(facts), None) is not None
+    return next(case.gpus_of_tables(), None) is not None
 
 
-def _elsewhere(facts: Facts) -> bool:
-    return facts.value(WSL) is True or facts.value(TEGRA) is True
+def _elsewhere(case: Case) -> bool:
+    return case.facts.value(WSL) is True or case.facts.value(TEGRA) is True
 
 
 # ---------------------------------------------------------------- beside the driver
-def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def two_sides(case: Case) -> Iterator[Clue]:
     """A module is loaded, the packages of the user-space side are of another release, and the text complains of a GPU that is not used."""
-    loaded, packages, framework = facts.there(LOADED_DRIVER), facts.there(DRIVER_PACKAGES), facts.value(FRAMEWORKS)
-    if loaded is None or packages is None or _works(facts) or settled(said):
+    loaded, packages, framework = case.facts.there(LOADED_DRIVER), case.facts.there(DRIVER_PACKAGES), case.facts.value(FRAMEWORKS)
+    if loaded is None or packages is None or _works(case) or case.settled:
         return
     for entry in packages.need():
         release = _RELEASE.search(entry.version)
         if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.need().version):
             refused = framework is not None and framework.available is False
-            mixed = next((clue.values["repository"] for clue in packages_conflict(facts, knowledge) if "repository" in clue.values), None)
-            basis: Basis = "derived" if said or refused or mixed is not None else "suspected"
+            mixed = next(
+                (clue.values["repository"] for clue in packages_conflict(case.facts, case.knowledge) if "repository" in clue.values), None
+            )
+            basis: Basis = "derived" if case.said or refused or mixed is not None else "suspected"
             values = {"repository": mixed} if mixed is not None else {}
             yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis, values=values)
             return
 
 
-def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def only_added(case: Case) -> Iterator[Clue]:
     """DKMS knows the driver's source and has built it for no kernel at all."""
-    found = facts.there(DKMS)
-    if found is None or found.origin != "text" or _works(facts):
+    found = case.facts.there(DKMS)
+    if found is None or found.origin != "text" or _works(case):
         return
     entries = [entry for entry in found.need() if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
     if entries and all(entry.state == "added" for entry in entries):
@@ -215,12 +205,36 @@ def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
             yield finding(cause, found.line_of(entries[0].line), basis="suspected")
 
 
-def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The kernel found no room for a large window, and the driver then refused the GPU."""
-    room = suspected(said, BAR)
-    refused = next((found for cause in COMPLAINTS if (found := suspected(said, cause, _REFUSED))), ())
-    if room and refused:
-        yield finding(BAR, room, refused)
+# ---------------------------------------------------------------- several GPUs
+def not_in_the_table(case: Case) -> Iterator[Clue]:
+    """The table of nvidia-smi lists GPUs and lacks one that the bus has, and the table's driver does not drive that one."""
+    tables = [fact for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    table = tables[0].need() if len(tables) == 1 and not case.settled else None
+    if table is None or table.module is None or any(gpu.address is None for gpu in table.gpus):
+        return
+    for gpu in case.gpus:
+        if not any(same_address(row.address or "", gpu.address) for row in table.gpus) and gpu.driver in (None, "nvidia"):
+            yield from _passed_by(case, gpu, table.module.major, tables[0].some()[:1], "derived")
 
 
-TIES = (two_sides, only_added, no_room, one_of_several, misfit)
+def one_of_the_bus(case: Case) -> Iterator[Clue]:
+    """No device is found, and the driver that is shown is too old or too new for one of several GPUs on the bus."""
+    lines, driver = case.suspected(TOO_OLD, words=_NONE_FOUND), installed(case)
+    if lines and driver is not None and not case.settled and len(case.gpus) > 1:
+        for gpu in case.gpus:
+            yield from _passed_by(case, gpu, driver.branch, (*lines, *driver.quotes[:1]), "suspected")
+
+
+def _passed_by(case: Case, gpu: Gpu, branch: int | None, shown: Quotes, basis: Basis) -> Iterator[Clue]:
+    family = architecture_of(gpu, case.knowledge)
+    cause = unfit(family, branch) if family is not None else None
+    if family is not None and cause is not None:
+        yield finding(cause, gpu.quotes[:1], shown, basis=basis, values=_values(family, cause))
+
+
+TIES = (
+    *(two_sides, only_added),
+    # The kernel found no room for a large window, and the driver then refused the GPU.
+    joined(BAR, suspects(BAR), beside=(suspects(*COMPLAINTS, words=_REFUSED),)),
+    *(one_of_several, misfit, not_in_the_table, one_of_the_bus),
+)

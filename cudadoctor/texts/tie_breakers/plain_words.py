@@ -8,24 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.reading import Quotes, merged
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI
-from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import (
-    Said,
-    codes,
-    finding,
-    gpus_of_tables,
-    in_words,
-    lists,
-    nobody_computes,
-    settled,
-    suspected,
-)
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 
 NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
@@ -48,43 +34,43 @@ _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
 
 
 # ---------------------------------------------------------------- a program beside the GPU
-def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def left_on_the_cpu(case: Case) -> Iterator[Clue]:
     """CUDA is available and the program says that its model is on the CPU; or nothing is said at all, and a card that works lies idle."""
-    if any(clue.cause != CPU_BUILD and not clue.advice for clue in said):
+    if any(clue.cause != CPU_BUILD and not clue.advice for clue in case.said):
         return
-    place = place_of(facts)
-    works, shown = _answer(facts, available=True), place.said("on-cpu")
+    works, shown = _answer(case, available=True), case.says("on-cpu")
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
         return
-    table = next((listed.table.some()[:1] for listed in gpus_of_tables(facts)), ()) or nobody_computes(facts)
-    if not said and table and place.said("idle"):
+    table = next((listed.table.some()[:1] for listed in case.gpus_of_tables()), ()) or case.nobody_computes()
+    if not case.said and table and case.says("idle"):
         for cause in (ON_CPU, CPU_BUILD):
-            yield finding(cause, place.said("idle"), table, basis="suspected")
+            yield finding(cause, case.says("idle"), table, basis="suspected")
 
 
 # ---------------------------------------------------------------- nvidia-smi alone
-def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def only_the_tool(case: Case) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
-    place = place_of(facts)
-    absent = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
-    works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
-    if absent and works and not settled(said):
+    absent = next((fact.some()[:1] for fact in case.facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or case.says(
+        "no-smi"
+    )
+    works = case.says("gpu-works") or _answer(case, available=True) or _module(case)
+    if absent and works and not case.settled:
         yield finding("nvidia-smi-missing", absent, works)
 
 
-def _answer(facts: Facts, *, available: bool) -> Quotes:
+def _answer(case: Case, *, available: bool) -> Quotes:
     """The line with PyTorch's answer to the question whether CUDA is available."""
-    found = facts.there(FRAMEWORKS)
+    found = case.facts.there(FRAMEWORKS)
     if found is None or found.need().available is not available or found.need().built_with_cuda is False:
         return ()
     line = found.need().available_line
     return found.line_of(line)[:1] if line else found.some()[:1]
 
 
-def _module(facts: Facts) -> Quotes:
+def _module(case: Case) -> Quotes:
     """The driver's modules in a list of lsmod."""
-    for fact in facts.all(MODULES):
+    for fact in case.facts.all(MODULES):
         module = fact.value.find("nvidia") if fact.value is not None else None
         if module is not None:
             return fact.line_of(module.line)
@@ -92,48 +78,49 @@ def _module(facts: Facts) -> Quotes:
 
 
 # ---------------------------------------------------------------- nothing but words
-def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def told(case: Case) -> Iterator[Clue]:
     """The user describes what a cause looks like, and no message states any."""
-    place = place_of(facts)
-    for cause in place.setting.words if not settled(said) else ():
-        if cause in knowledge.causes:
-            lines = place.said(cause)
-            yield in_words(cause, lines) if cause in place.setting.prose else finding(cause, lines, basis="suspected")
+    for cause in case.setting.words if not case.settled else ():
+        if cause in case.knowledge.causes:
+            lines = case.says(cause)
+            yield finding(cause, lines, basis="suspected", prose=cause in case.setting.prose)
 
 
-def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def none_seen(case: Case) -> Iterator[Clue]:
     """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
-    place = place_of(facts)
-    shown = place.said("none-seen")
-    if said or not shown:
+    shown = case.says("none-seen")
+    if case.said or not shown:
         return
     for kind, causes in _WHERE:
-        word = place.said(kind)
+        word = case.says(kind)
         for cause in causes if word else ():
-            yield in_words(cause, shown, word)
+            yield finding(cause, shown, word, basis="suspected", prose=True)
         if word:
             return
 
 
-def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def not_passed_in(case: Case) -> Iterator[Clue]:
     """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
-    place = place_of(facts)
-    if settled(said) or place.said("gpu-asked") or place.said("wsl"):
+    if case.settled or case.says("gpu-asked") or case.says("wsl"):
         return
-    lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)
+    lines = (
+        case.suspected(NO_ACCESS, words=_NO_DEVICE)
+        or case.suspected("framework-cpu-build", words=_NO_GPU)
+        or _answer(case, available=False)
+    )
     if not lines:
         return
-    jobs = place.setting.jobs
-    if (batch := place.said("batch")) and not any(start.asks for start in jobs):
+    jobs = case.setting.jobs
+    if (batch := case.says("batch")) and not any(start.asks for start in jobs):
         yield finding(SCHEDULER, lines, batch, basis="suspected")
-    elif not batch and (inside := place.said("container")):
+    elif not batch and (inside := case.says("container")):
         yield finding(NO_ACCESS, lines, inside, basis="suspected")
 
 
 # ---------------------------------------------------------------- clocks
-def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def slowed_in_a_list(case: Case) -> Iterator[Clue]:
     """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
-    for fact in lists(facts):
+    for fact in case.lists():
         for name in SLOWED:
             column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
             if any(value.strip() == "Active" for value in column or ()):
@@ -156,6 +143,6 @@ TIES = (
     # In WSL the hook's request to the driver fails where Windows' driver is too old for WSL.
     joined(WSL_GPU, states(HOOK, words=_NO_REQUEST), beside=("in WSL",)),
     # A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it.
-    joined(WSL_DRIVER, states(MODULE_MISSING, words=_OF_MICROSOFT), suspects(MODULE_MISSING, _OF_MICROSOFT)),
+    joined(WSL_DRIVER, states(MODULE_MISSING, words=_OF_MICROSOFT), suspects(MODULE_MISSING, words=_OF_MICROSOFT)),
     slowed_in_a_list,
 )

@@ -6,25 +6,10 @@ import re
 from collections.abc import Iterator
 
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
-from cudadoctor.texts.tie_breakers.joining import joined, suspects
-from cudadoctor.texts.tie_breakers.place import Place, place_of
-from cudadoctor.texts.tie_breakers.said import (
-    Listed,
-    Said,
-    codes,
-    finding,
-    gpus_of_tables,
-    lists,
-    mention,
-    nobody_computes,
-    stated,
-    suspected,
-)
+from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joined, suspects
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 FAULT = "program-memory-fault"
@@ -50,22 +35,22 @@ MUCH = 0.3  # of a GPU's memory
 
 
 # ---------------------------------------------------------------- forks and watchdogs
-def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def forked(case: Case) -> Iterator[Clue]:
     """Code 3 in a child process that was made by fork. Of a call that comes after the start of CUDA any word of children is enough."""
-    lines = suspected(said, FORKED)
-    child = mention(facts, "fork") or (mention(facts, "children") if lines and not _STARTING_CALL.search(lines[0].text) else ())
-    if lines and child and not mention(facts, "spawn"):
+    lines = case.suspected(FORKED)
+    child = case.says("fork") or (case.says("children") if lines and not _STARTING_CALL.search(lines[0].text) else ())
+    if lines and child and not case.says("spawn"):
         yield finding(FORKED, lines, child)
-    elif lines and _STARTING_CALL.search(lines[0].text) and not mention(facts, "children"):
+    elif lines and _STARTING_CALL.search(lines[0].text) and not case.says("children"):
         yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
 
 
-def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def killed_by_the_watchdog(case: Case) -> Iterator[Clue]:
     """A launch failure (719) after some seconds where the display's watchdog is on, or with a screen that went black: no bad address."""
-    lines = stated(said, FAULT, words=_LAUNCH_FAILED)
-    if not lines or stated(said, FAULT, words=_BAD_ADDRESS):
+    lines = case.stated(FAULT, words=_LAUNCH_FAILED)
+    if not lines or case.stated(FAULT, words=_BAD_ADDRESS):
         return
-    watched, screen = place_of(facts).said("watched"), mention(facts, "display-reset")
+    watched, screen = case.says("watched"), case.says("display-reset")
     seconds = _SECONDS.search(lines[0].text)
     if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
         yield finding(TIMEOUT, lines, watched)
@@ -74,20 +59,20 @@ def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> It
 
 
 # ---------------------------------------------------------------- whose memory
-def whose_memory(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def whose_memory(case: Case) -> Iterator[Clue]:
     """Out of memory without figures: who else is on the GPU, by what nvidia-smi shows in the same text."""
-    lines = suspected(said, OWN, _OUT_OF_MEMORY)
-    if not lines or stated(said, OWN, OTHERS, ZOMBIE):
+    lines = case.suspected(OWN, words=_OUT_OF_MEMORY)
+    if not lines or case.stated(OWN, OTHERS, ZOMBIE):
         return
-    yield from _by_lists(facts, lines)
-    yield from _by_table(facts, lines)
+    yield from _by_lists(case, lines)
+    yield from _by_table(case, lines)
     if _PLAIN.search(lines[0].text):
         yield finding(OTHERS, lines, basis="suspected")
 
 
-def alloc_failed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def alloc_failed(case: Case) -> Iterator[Clue]:
     """cuBLAS and cuDNN could not have the memory for their handle: memory is suspected before the library is."""
-    lines = next((clue.quotes[:1] for clue in said for quote in clue.quotes if _ALLOC_STATUS.search(quote.text)), ())
+    lines = next((clue.quotes[:1] for clue in case.said for quote in clue.quotes if _ALLOC_STATUS.search(quote.text)), ())
     if lines:
         yield finding(OWN, lines, basis="suspected")
 
@@ -97,33 +82,32 @@ def _mebibytes(value: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
+def _by_lists(case: Case, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
-    place = place_of(facts)
-    for fact in lists(facts):
+    for fact in case.lists():
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
             pid, size = max(held, key=lambda entry: entry[1])
-            gone = _gone(place, pid)
+            gone = _gone(case, pid)
             if gone:
                 yield finding(ZOMBIE, fact.lines_with(pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
                 return
             yield finding(OTHERS, lines, fact.lines_with(pid)[:1], pid=pid, memory=f"{size} MiB")
             return
-    for fact in lists(facts):
+    for fact in case.lists():
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
         if used <= max(IDLE, (1 - NEARLY_ALL) * total):
             yield finding(OWN, lines, fact.lines_with(str(used))[:1])
-        elif nobody_computes(facts) and not place.marks and not place.wsl:
+        elif case.nobody_computes() and not case.marks and not case.wsl:
             yield finding(ZOMBIE, fact.lines_with(str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
 
-def _gone(place: Place, pid: str) -> Quotes:
+def _gone(case: Case, pid: str) -> Quotes:
     """A look for this process that found none. In a container the numbers are the host's and say nothing."""
-    shown = place.said("gone") if not place.container and not place.in_wsl else ()
+    shown = case.says("gone") if not case.container and not case.in_wsl else ()
     return tuple(quote for quote in shown if re.search(rf"\b{pid}\b", quote.text))
 
 
@@ -154,9 +138,9 @@ def _idle(gpu: SmiGpu) -> bool:
     return used is not None and bool(total) and used <= max(IDLE << 20, (1 - NEARLY_ALL) * (total or 0))
 
 
-def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
+def _by_table(case: Case, lines: Quotes) -> Iterator[Clue]:
     """A table with a process that is not the one that failed: listed before it ran, or of another program."""
-    for fact in facts.all(SMI):
+    for fact in case.facts.all(SMI):
         table, first = fact.value, fact.quotes[0].first if fact.quotes else None
         if table is None or table.module is None or first is None:
             continue
@@ -169,7 +153,7 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
             size = entry.memory_bytes or 0
             if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
                 shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
-                gone = _gone(place_of(facts), str(entry.pid))
+                gone = _gone(case, str(entry.pid))
                 if gone:
                     yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
                     return
@@ -177,40 +161,39 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
                 return
 
 
-def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def nobody_is_listed(case: Case) -> Iterator[Clue]:
     """Memory ran out, by a code or by the user's word, and a table shows memory in use and no process, outside any container."""
-    code = suspected(said, ZOMBIE, _OUT_OF_MEMORY)
-    lines = code or mention(facts, "out-of-memory")
-    place = place_of(facts)
-    if not lines or place.container or place.in_wsl or (not code and stated(said, OWN, OTHERS, ZOMBIE)):
+    code = case.suspected(ZOMBIE, words=_OUT_OF_MEMORY)
+    lines = code or case.says("out-of-memory")
+    if not lines or case.container or case.in_wsl or (not code and case.stated(OWN, OTHERS, ZOMBIE)):
         return
-    if not code and (place.said("notebook") or place.said("windows")):
+    if not code and (case.says("notebook") or case.says("windows")):
         return
-    full = full_of_nobody(facts, least=IDLE << 20 if code else None)
+    full = full_of_nobody(case, least=IDLE << 20 if code else None)
     if full is not None:
         number = {"gpu": str(full.gpu.index)} if full.gpu.index is not None else {}
         values = {"memory": f"{(full.gpu.memory_used_bytes or 0) >> 20} MiB", "state": "not listed", **number}
         yield finding(ZOMBIE, full.table.line_of(full.gpu.line), lines, values=values)
 
 
-def full_of_nobody(facts: Facts, least: int | None = None) -> Listed | None:
+def full_of_nobody(case: Case, least: int | None = None) -> Listed | None:
     """A GPU whose memory is in use in a table whose list of processes is shown and empty. `least`: bytes; else a part of all there is."""
-    for listed in gpus_of_tables(facts):
+    for listed in case.gpus_of_tables():
         table, used, total = listed.table.need(), listed.gpu.memory_used_bytes or 0, listed.gpu.memory_total_bytes or 0
         if table.process_list and not table.processes and total and used > (MUCH * total if least is None else least):
             return listed
     return None
 
 
-def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def left_over(case: Case) -> Iterator[Clue]:
     """Memory ran out, and of those that hold a GPU ps shows one that is dead, or that lost its parent.
 
     In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
     """
-    lines, table = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.there(PROCESSES)
-    if not lines or table is None or place_of(facts).container:
+    lines, table = case.suspected(ZOMBIE) or case.says("out-of-memory"), case.facts.there(PROCESSES)
+    if not lines or table is None or case.container:
         return
-    listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
+    listed = {entry.pid for fact in case.facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
     for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
@@ -222,10 +205,10 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 TIES = (
     *(left_over, nobody_is_listed),
     # An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible.
-    joined(LAUNCH, suspects(LAUNCH, _LAUNCH_CALL)),
+    joined(LAUNCH, suspects(LAUNCH, words=_LAUNCH_CALL)),
     forked,
     # An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed.
-    joined(TIMEOUT, suspects("uvm-unavailable", _WAITING_CALL), beside=("display-reset",)),
-    joined((TIMEOUT, FAULT), suspects("uvm-unavailable", _WAITING_CALL), unless=("display-reset",), basis="suspected"),
+    joined(TIMEOUT, suspects("uvm-unavailable", words=_WAITING_CALL), beside=("display-reset",)),
+    joined((TIMEOUT, FAULT), suspects("uvm-unavailable", words=_WAITING_CALL), unless=("display-reset",), basis="suspected"),
     *(killed_by_the_watchdog, whose_memory, alloc_failed),
 )

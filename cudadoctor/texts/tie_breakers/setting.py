@@ -15,8 +15,7 @@ from cudadoctor.checks.node_access import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -31,9 +30,7 @@ from cudadoctor.model.values import (
     DeviceNodes,
     Start,
 )
-from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place, place_of
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, libcuda_files, lists, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
@@ -61,83 +58,78 @@ LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "d
 _TOO_OLD = codes("cuda 35")
 
 
-def built_for_amd(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def built_for_amd(case: Case) -> Iterator[Clue]:
     """libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine."""
-    lines, shown = suspected(said, LIBCUDA), place_of(facts).said("rocm-build")
-    if lines and shown and not settled(said):
+    lines, shown = case.suspected(LIBCUDA), case.says("rocm-build")
+    if lines and shown and not case.settled:
         yield finding(NO_GPU, shown, lines, basis="suspected")
 
 
 # ---------------------------------------------------------------- containers
-def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def not_asked_for(case: Case) -> Iterator[Clue]:
     """The driver's libraries or devices are not found, in a container that was started without asking for a GPU.
 
     Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
     """
-    place = place_of(facts)
-    if _smi_inside(facts, place) and stated(said, LIBCUDA):
-        yield finding(CAPABILITIES, stated(said, LIBCUDA), _smi_inside(facts, place))
+    if _smi_inside(case) and case.stated(LIBCUDA):
+        yield finding(CAPABILITIES, case.stated(LIBCUDA), _smi_inside(case))
         return
-    starts = place.setting.containers
-    asked = "gpu-asked" in place.setting.words
-    lines = _nothing_there(said, facts)
+    starts = case.setting.containers
+    asked = "gpu-asked" in case.setting.words
+    lines = _nothing_there(case)
     if not lines:
-        if starts and not asked and not settled(said):
-            yield finding(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
+        if starts and not asked and not case.settled:
+            yield finding(NO_ACCESS, case.shown(starts[-1].line), basis="suspected")
         return
-    if not place.container or place.said("no-wsl-libs") or stated(said, CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
+    if not case.container or case.says("no-wsl-libs") or case.stated(CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
     start = _start_before(starts, lines[0])
-    if place.said("void"):
-        yield finding(NO_ACCESS, lines, place.said("void"))
+    if case.says("void"):
+        yield finding(NO_ACCESS, lines, case.says("void"))
     elif start is not None:
         if not start.asks:
-            yield finding(NO_ACCESS, place.shown(start.line), lines)
-    elif not asked and stated(said, LIBCUDA):
-        yield finding(NO_ACCESS, lines, place.container)
-    elif not asked and not settled(said):
-        yield finding(NO_ACCESS, lines, place.container, basis="suspected")
+            yield finding(NO_ACCESS, case.shown(start.line), lines)
+    elif not asked and case.stated(LIBCUDA):
+        yield finding(NO_ACCESS, lines, case.container)
+    elif not asked and not case.settled:
+        yield finding(NO_ACCESS, lines, case.container, basis="suspected")
 
 
-def _smi_inside(facts: Facts, place: Place) -> Quotes:
+def _smi_inside(case: Case) -> Quotes:
     """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
-    inside = place.said("smi-inside")
+    inside = case.says("smi-inside")
     if not inside:
         return ()
-    below = (table for table, _ in gpus_of_tables(facts) if (table.quotes[0].first or 0) > (inside[0].first or 0))
-    table = next(below, None)
-    if table is not None:
-        return merged(inside, table.some()[:1])
-    return inside if _WORKS.search(inside[0].text) else ()
+    below = case.answered_below(inside)
+    return merged(inside, below) if below or _WORKS.search(inside[0].text) else ()
 
 
-def _nothing_there(said: Said, facts: Facts) -> Quotes:
+def _nothing_there(case: Case) -> Quotes:
     """What a container without a GPU says: no libcuda, no libnvidia-ml, no nvidia-smi, no device."""
-    return stated(said, LIBCUDA) or suspected(said, NO_ACCESS) or no_smi(facts)
+    return case.stated(LIBCUDA) or case.suspected(NO_ACCESS) or no_smi(case)
 
 
-def no_smi(facts: Facts) -> Quotes:
+def no_smi(case: Case) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
-    absent = [fact for fact in facts.all(SMI) if fact.value is None]
-    return absent[0].some()[:1] if absent else place_of(facts).said("no-smi")
+    absent = [fact for fact in case.facts.all(SMI) if fact.value is None]
+    return absent[0].some()[:1] if absent else case.says("no-smi")
 
 
-def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def no_smi_at_all(case: Case) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
-    lines = no_smi(facts)
-    shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
-    bus = facts.value(PCI)
+    lines = no_smi(case)
+    shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in case.facts.all(key))  # type: ignore[misc]
+    bus = case.facts.value(PCI)
     without = bus is not None and not bus.nvidia_gpus
-    if not lines or said or without or any(fact.value is not None for fact in shown):
+    if not lines or case.said or without or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
-    place = place_of(facts)
-    if place.said("no-tools-package"):
-        yield finding("nvidia-smi-missing", lines, place.said("no-tools-package"))
+    if case.says("no-tools-package"):
+        yield finding("nvidia-smi-missing", lines, case.says("no-tools-package"))
         return
     causes: tuple[str, ...] = ("driver-not-installed", "nvidia-smi-missing", NO_ACCESS)
-    if place.container:
+    if case.container:
         causes = (NO_ACCESS, "container-toolkit-missing", CAPABILITIES)
-    elif place.in_wsl:
+    elif case.in_wsl:
         causes = (WSL_GPU, "nvidia-smi-missing")
     for cause in causes:
         yield finding(cause, lines, basis="suspected")
@@ -149,124 +141,120 @@ def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
     return (above or list(starts) or [None])[-1]  # type: ignore[list-item]
 
 
-def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def passed_in(case: Case) -> Iterator[Clue]:
     """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
-    place = place_of(facts)
-    lines = suspected(said, NO_ACCESS)
-    nodes = facts.get(DEVICE_NODES)
-    if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
+    lines = case.suspected(NO_ACCESS)
+    nodes = case.facts.get(DEVICE_NODES)
+    if not lines or not case.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
         return
-    library = next((shown[:1] for file, shown in libcuda_files(facts) if of_the_driver(file.path)), ())
+    library = next((shown[:1] for file, shown in case.libcuda_files() if of_the_driver(file.path)), ())
     if library:
         yield finding(NODES, lines, nodes.some()[:1], library)
-    elif place.said("no-libcuda"):
-        yield finding(NO_ACCESS, lines, nodes.some()[:1], place.said("no-libcuda"))
+    elif case.says("no-libcuda"):
+        yield finding(NO_ACCESS, lines, nodes.some()[:1], case.says("no-libcuda"))
 
 
 def _no_nodes(nodes: DeviceNodes | None) -> bool:
     return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
 
 
-def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def lost_where_it_runs(case: Case) -> Iterator[Clue]:
     """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
-    place = place_of(facts)
-    lines = suspected(said, LOST, _UNKNOWN_ERROR)
-    if not lines and place.said("daemon-reload"):
-        lines = suspected(said, NO_ACCESS, _NO_DEVICE)
-    told = place.said(LOST) if not settled(said) else ()
-    if not lines and told and place.container and (gone := suspected(said, NO_ACCESS, _NO_DEVICE)):
+    lines = case.suspected(LOST, words=_UNKNOWN_ERROR)
+    if not lines and case.says("daemon-reload"):
+        lines = case.suspected(NO_ACCESS, words=_NO_DEVICE)
+    told = case.says(LOST) if not case.settled else ()
+    if not lines and told and case.container and (gone := case.suspected(NO_ACCESS, words=_NO_DEVICE)):
         yield finding(LOST, gone, told, basis="suspected")
-    busy = any(clue.cause == "vgpu-problem" for clue in said)  # a GPU that is busy or unlicensed is not lost
-    if lines and place.container and not busy:
-        yield finding(LOST, lines, place.container)
+    busy = any(clue.cause == "vgpu-problem" for clue in case.said)  # a GPU that is busy or unlicensed is not lost
+    if lines and case.container and not busy:
+        yield finding(LOST, lines, case.container)
 
 
 # ---------------------------------------------------------------- WSL
-def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def blocked_elsewhere(case: Case) -> Iterator[Clue]:
     """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
-    place = place_of(facts)
-    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.there(LOADED_DRIVER)
-    if lines and loaded is not None and not place.in_wsl and not settled(said):
+    lines, loaded = case.suspected(WSL_GPU, words=_BLOCKED), case.facts.there(LOADED_DRIVER)
+    if lines and loaded is not None and not case.in_wsl and not case.settled:
         yield finding(NODES, lines, loaded.some()[:1])
 
 
-def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def in_wsl(case: Case) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
-    place = place_of(facts)
-    if not place.in_wsl:
+    if not case.in_wsl:
         return
-    blocked = suspected(said, WSL_GPU, _BLOCKED)
+    blocked = case.suspected(WSL_GPU, words=_BLOCKED)
     if blocked:
-        yield finding(WSL_GPU, blocked, place.in_wsl)
-    lines = suspected(said, "driver-not-loaded", _NO_DRIVER) or suspected(said, "driver-not-installed", _NO_DRIVER)
-    nothing = lines or blocked or stated(said, LIBCUDA) or suspected(said, WSL_GPU, _NO_DEVICE)
-    packages = stated(said, *LINUX_DRIVER_FAULTS) or linux_packages(facts) or (place.said("driver-history") if nothing else ())
+        yield finding(WSL_GPU, blocked, case.in_wsl)
+    lines = case.suspected("driver-not-loaded", words=_NO_DRIVER) or case.suspected("driver-not-installed", words=_NO_DRIVER)
+    nothing = lines or blocked or case.stated(LIBCUDA) or case.suspected(WSL_GPU, words=_NO_DEVICE)
+    packages = case.stated(*LINUX_DRIVER_FAULTS) or linux_packages(case.facts) or (case.says("driver-history") if nothing else ())
     if packages:
-        yield finding(WSL_DRIVER, packages, place.in_wsl)
-    old = place.wsl_1
+        yield finding(WSL_DRIVER, packages, case.in_wsl)
+    old = case.wsl_1
     if old and nothing:
         yield finding(WSL_GPU, nothing, old)
-    elif lines and place.said("linux-driver"):
-        yield finding(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
-    elif place.said("linux-driver") and (unknown := suspected(said, "uvm-unavailable", _UNKNOWN_CUDA)) and not settled(said):
-        yield finding(WSL_DRIVER, unknown, place.said("linux-driver"), place.in_wsl, basis="suspected")
-    elif nothing and place.said("linux-libcuda"):
-        yield finding(WSL_DRIVER, nothing, place.said("linux-libcuda"), place.in_wsl)
-    elif nothing and place.said("no-wsl-libs"):
-        yield finding(WSL_GPU, nothing, place.said("no-wsl-libs"), place.in_wsl)
-    elif lines or (old_driver := suspected(said, WSL_GPU, _NO_DEVICE) or suspected(said, "toolkit-newer-than-driver", _TOO_OLD)):
-        shown = merged(lines or old_driver, place.in_wsl)
+    elif lines and case.says("linux-driver"):
+        yield finding(WSL_DRIVER, lines, case.says("linux-driver"), case.in_wsl)
+    elif case.says("linux-driver") and (unknown := case.suspected("uvm-unavailable", words=_UNKNOWN_CUDA)) and not case.settled:
+        yield finding(WSL_DRIVER, unknown, case.says("linux-driver"), case.in_wsl, basis="suspected")
+    elif nothing and case.says("linux-libcuda"):
+        yield finding(WSL_DRIVER, nothing, case.says("linux-libcuda"), case.in_wsl)
+    elif nothing and case.says("no-wsl-libs"):
+        yield finding(WSL_GPU, nothing, case.says("no-wsl-libs"), case.in_wsl)
+    elif lines or (old_driver := case.suspected(WSL_GPU, words=_NO_DEVICE) or case.suspected("toolkit-newer-than-driver", words=_TOO_OLD)):
+        shown = merged(lines or old_driver, case.in_wsl)
         # Windows' own nvidia-smi never says so: it is the one of a Linux package that answers.
         for cause in (WSL_DRIVER, WSL_GPU) if lines else (WSL_GPU, WSL_DRIVER):
             yield finding(cause, shown, basis="suspected")
 
 
 # ---------------------------------------------------------------- schedulers and the variable
-def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def job_without_gpu(case: Case) -> Iterator[Clue]:
     """No device, no driver library, inside a batch job whose commands ask for no GPU."""
-    place = place_of(facts)
-    jobs = place.setting.jobs
-    lines = suspected(said, SCHEDULER, _NO_DEVICE) or stated(said, LIBCUDA) or suspected(said, SCHEDULER, _NONE_FOUND)
+    jobs = case.setting.jobs
+    lines = case.suspected(SCHEDULER, words=_NO_DEVICE) or case.stated(LIBCUDA) or case.suspected(SCHEDULER, words=_NONE_FOUND)
     if lines and jobs and not any(start.asks for start in jobs):
-        yield finding(SCHEDULER, place.shown(jobs[-1].line), lines)
-    elif place.said("batch") and not any(start.asks for start in jobs):
+        yield finding(SCHEDULER, case.shown(jobs[-1].line), lines)
+    elif case.says("batch") and not any(start.asks for start in jobs):
         lines = (
-            suspected(said, SCHEDULER, _NO_DEVICE) or suspected(said, HIDES, _NO_DEVICE) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+            case.suspected(SCHEDULER, words=_NO_DEVICE)
+            or case.suspected(HIDES, words=_NO_DEVICE)
+            or case.suspected("driver-not-loaded", words=_NO_DRIVER)
         )
         if lines:
-            yield finding(SCHEDULER, lines, place.said("batch"), basis="suspected")
+            yield finding(SCHEDULER, lines, case.says("batch"), basis="suspected")
 
 
-def held_by_the_job(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def held_by_the_job(case: Case) -> Iterator[Clue]:
     """No device, and the scheduler's own list of what the job holds has no GPU."""
-    lines = suspected(said, HIDES, _NO_DEVICE) or suspected(said, SCHEDULER, _NO_DEVICE)
-    held = tuple(quote for one in said if one.cause == SCHEDULER and one.basis == "stated" and one.advice for quote in one.quotes)
+    lines = case.suspected(HIDES, words=_NO_DEVICE) or case.suspected(SCHEDULER, words=_NO_DEVICE)
+    held = tuple(quote for one in case.said if one.cause == SCHEDULER and one.basis == "stated" and one.advice for quote in one.quotes)
     if lines and held:
         yield finding(SCHEDULER, held[:1], lines)
 
 
-def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def written_value(case: Case) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
-    place = place_of(facts)
-    value, shown = _value(facts, place)
-    lines = suspected(said, INVALID, _NO_DEVICE) or (() if said else place.said("none-counted") or _none_available(facts))
-    if value is None and lines and place.said("visible-placeholder"):
-        yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
+    value, shown = _value(case)
+    lines = case.suspected(INVALID, words=_NO_DEVICE) or (() if case.said else case.says("none-counted") or _none_available(case))
+    if value is None and lines and case.says("visible-placeholder"):
+        yield finding(HIDES, lines, case.says("visible-placeholder"), basis="suspected")
     if value is None:
         return
-    if place.setting.jobs:
-        yield from _over_the_job(facts, place, lines)
+    if case.setting.jobs:
+        yield from _over_the_job(case, lines)
         return
     if not lines:
         if resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
-            # Code 3: a binding that passed over what cuInit said and goes on. Or nothing is said at all.
-            refused = suspected(said, "program-forked-after-init")
-            if refused or not said:
+            # Code 3: a binding that passed over what cuInit case.said and goes on. Or nothing is case.said at all.
+            refused = case.suspected("program-forked-after-init")
+            if refused or not case.said:
                 yield finding(
                     HIDES, refused, shown, basis="derived" if refused else "suspected", values={"variable": VARIABLE, "value": value}
                 )
         return
-    table, uuids = _gpus_listed(facts)
+    table, uuids = _gpus_listed(case)
     found = resolve(value, uuids, mig_possible=True)
     values = {"variable": VARIABLE, "value": value}
     if found.visible or found.mig:
@@ -280,72 +268,71 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(INVALID, lines, shown, table, values=values)
 
 
-def only_slices(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def only_slices(case: Case) -> Iterator[Clue]:
     """A pod asks for a whole GPU, and the nodes offer none: MIG with the strategy `mixed` has a name of its own for each size.
 
     https://docs.nvidia.com/datacenter/cloud-native/kubernetes/latest/index.html
     """
-    fact = facts.there(OFFERED_GPUS)
+    fact = case.facts.there(OFFERED_GPUS)
     slices = {name: count for name, count in (fact.need().offered if fact is not None else {}).items() if name != "gpu" and count}
-    if fact is None or not slices or fact.need().offered.get("gpu") or not suspected(said, SCHEDULER):
+    if fact is None or not slices or fact.need().offered.get("gpu") or not case.suspected(SCHEDULER):
         return
     names = ", ".join(f"nvidia.com/{name} ({count})" for name, count in slices.items())
-    yield finding(SCHEDULER, suspected(said, SCHEDULER), fact.some(), mig_resources=names)
+    yield finding(SCHEDULER, case.suspected(SCHEDULER), fact.some(), mig_resources=names)
 
 
-def _over_the_job(facts: Facts, place: Place, lines: Quotes) -> Iterator[Clue]:
+def _over_the_job(case: Case, lines: Quotes) -> Iterator[Clue]:
     """The job's script sets the variable itself, to a GPU that the job does not have: the scheduler had set it to those that it has.
 
     https://slurm.schedmd.com/gres.html: with ConstrainDevices the numbers of a job's GPUs begin at 0 whatever they are on the node.
     """
-    value, (table, uuids) = place.setting.visible, _gpus_listed(facts)
+    value, (table, uuids) = case.setting.visible, _gpus_listed(case)
     if lines and table and value is not None and resolve(value, uuids, mig_possible=True).reason == "no-such-index":
-        submit = next((_SUBMIT[start.program] for start in place.setting.jobs if start.program in _SUBMIT), "sbatch")
+        submit = next((_SUBMIT[start.program] for start in case.setting.jobs if start.program in _SUBMIT), "sbatch")
         values = {"variable": VARIABLE, "value": value, "submit": submit}
-        yield finding(INVALID, lines, place.shown(place.setting.visible_line), table, values=values)
+        yield finding(INVALID, lines, case.shown(case.setting.visible_line), table, values=values)
 
 
-def _none_available(facts: Facts) -> Quotes:
+def _none_available(case: Case) -> Quotes:
     """The line in which a framework says that it sees no GPU."""
-    found = facts.there(FRAMEWORKS)
+    found = case.facts.there(FRAMEWORKS)
     return found.line_of(found.need().available_line) if found is not None and found.need().available is False else ()
 
 
-def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
+def _gpus_listed(case: Case) -> tuple[Quotes, tuple[str | None, ...] | None]:
     """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
-    first = next(gpus_of_tables(facts), None)
+    first = next(case.gpus_of_tables(), None)
     if first is not None:
         return first.table.some()[:1], tuple(gpu.uuid for gpu in first.table.need().gpus)
-    for fact in lists(facts):
+    for fact in case.lists():
         indexes = fact.need().column("index")
         if indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
             return fact.some()[:1], fact.need().column("uuid", "gpu_uuid") or (None,) * len(indexes)
     return (), None
 
 
-def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
+def _value(case: Case) -> tuple[str | None, Quotes]:
     """The value that the environment shows, else the last one that the text writes out."""
-    environment = facts.there(ENVIRONMENT)
+    environment = case.facts.there(ENVIRONMENT)
     if environment is not None and VARIABLE in variables_of(environment):
         return variables_of(environment)[VARIABLE], (variable_quote(environment, VARIABLE),)
-    return place.setting.visible, place.shown(place.setting.visible_line)
+    return case.setting.visible, case.shown(case.setting.visible_line)
 
 
 # ---------------------------------------------------------------- machines without an NVIDIA GPU
-def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def no_card_at_all(case: Case) -> Iterator[Clue]:
     """A Mac, a notebook whose machine has no GPU, or the user's own word that there is no NVIDIA card."""
-    place = place_of(facts)
-    lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
-    cpu_build = stated(said, "framework-cpu-build")
-    if next(gpus_of_tables(facts), None) is not None or (said and not (lines or cpu_build)):
+    lines = case.stated(LIBCUDA) or case.suspected(NO_GPU) or case.suspected("driver-not-loaded", words=_NO_DRIVER)
+    cpu_build = case.stated("framework-cpu-build")
+    if next(case.gpus_of_tables(), None) is not None or (case.said and not (lines or cpu_build)):
         return
-    bare = place.said("mac") or place.said("no-card")
-    if not said:
+    bare = case.says("mac") or case.says("no-card")
+    if not case.said:
         if bare:
             yield finding(NO_GPU, bare, basis="suspected")
-    elif bare or (lines and (bare := place.said("virtualbox"))):
+    elif bare or (lines and (bare := case.says("virtualbox"))):
         yield finding(NO_GPU, lines or cpu_build, bare)
-    elif lines and (notebook := place.said("notebook")) and not place.said("gpu-asked"):
+    elif lines and (notebook := case.says("notebook")) and not case.says("gpu-asked"):
         yield finding(NO_GPU, lines, notebook)
 
 
@@ -356,13 +343,13 @@ _REFUSED = (
 TIES = (
     *(built_for_amd, not_asked_for, no_smi_at_all, passed_in),
     # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
-    joined(INCOMPLETE, suspects(CAPABILITIES, _CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
+    joined(INCOMPLETE, suspects(CAPABILITIES, words=_CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
     lost_where_it_runs,
     # It is Docker from snap, or Docker Desktop for Linux; on Windows that one's engine runs in WSL and has the GPU.
     joined(SANDBOXED, *_REFUSED, beside=("snap-docker",)),
     joined(SANDBOXED, *_REFUSED, beside=("docker-desktop",), unless=("snap-docker", "in WSL", "windows")),
     blocked_elsewhere,
     # No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand.
-    joined(HYPER_V, suspects(WSL_GPU, _BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
+    joined(HYPER_V, suspects(WSL_GPU, words=_BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
     *(in_wsl, job_without_gpu, held_by_the_job, only_slices, written_value, no_card_at_all),
 )

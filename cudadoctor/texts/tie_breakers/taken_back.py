@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from cudadoctor.inventory.rungs import below
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts, Quote
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI
-from cudadoctor.texts.tie_breakers.place import place_of
+from cudadoctor.texts.tie_breakers.case import Case
 
 # What a program without a GPU says, also where it is to run without one.
 _WITHOUT_GPU = frozenset(
@@ -32,54 +31,55 @@ _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
 
-def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
+def standing(case: Case) -> list[Clue]:
     """The clues of a user's text, with those that the text takes back as advice, or as a suspicion."""
-    if place_of(facts).said("rocm-build"):  # what asks for libcuda there was built for another vendor's GPUs
+    said = case.said
+    if case.says("rocm-build"):  # what asks for libcuda there was built for another vendor's GPUs
         said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _NO_LIBCUDA else clue for clue in said]
-    if place_of(facts).said("nvidia-is-default") or (place_of(facts).said("k3s") and place_of(facts).said("nvidia-runtime-named")):
+    if case.says("nvidia-is-default") or (case.says("k3s") and case.says("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
-    gone = (_WITHOUT_GPU if place_of(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())
+    gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
-def unrefuted(
-    clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, quiet: Callable[[int], bool], prompt: Callable[[int], str | None]
-) -> list[Clue]:
+def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None]) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
     `quiet`, `prompt`: of a line's number, whether nobody asks on below it, and the prompt that it stands below.
     """
-    worked = {name: line for line, names in _answers(facts) if quiet(line) for name in names}
+    worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
 
     def stands(clue: Clue) -> bool:
-        cause = knowledge.causes.get(clue.cause)
+        cause = case.knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
         below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
         return (
             cause is None or cause.layer not in _OF_MACHINE or all(prompt(line) is None or prompt(line) != prompt(shown) for line in below)
         )
 
-    return [clue for clue in clues if stands(clue)]
+    return [clue for clue in case.said if stands(clue)]
 
 
 def _of_plugin(clue: Clue) -> bool:
     return clue.cause == _NO_RUNTIME and all(OF_PLUGIN.search(quote.text) for quote in clue.quotes)
 
 
-def _listed(facts: Facts) -> bool:
+def _listed(case: Case) -> bool:
     """Whether every nvidia-smi of the text lists GPUs: before and after are not told apart."""
-    answers = [fact.value for fact in facts.all(SMI)]
+    answers = [fact.value for fact in case.facts.all(SMI)]
     return bool(answers) and all(answer is not None and bool(answer.gpus) and answer.failure is None for answer in answers)
 
 
-def _answers(facts: Facts) -> list[tuple[int, frozenset[str]]]:
+def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
     """Lines of a text in which something worked, with the rungs that it proves, or the cause that it rules out."""
     found: list[tuple[int, frozenset[str]]] = []
     tables = [
-        fact for fact in facts.all(SMI) if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
+        fact
+        for fact in case.facts.all(SMI)
+        if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
     ]
     found += [(_line(fact.quotes), frozenset(("nvml", "driver"))) for fact in tables[-1:]]
-    asked, computed = facts.there(FRAMEWORKS), facts.there(COMPUTED)
+    asked, computed = case.facts.there(FRAMEWORKS), case.facts.there(COMPUTED)
     if asked is not None and asked.origin == _TEXT and asked.need().available:
         # is_available() counts devices: it loads no library of the framework's and starts no kernel.
         found.append((asked.need().available_line, frozenset((_CPU_BUILD, *below("context")))))

@@ -9,8 +9,7 @@ import msgspec
 
 from cudadoctor.checks.frameworks import lacks
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -28,8 +27,7 @@ from cudadoctor.model.values import (
     NumbaReport,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
-from cudadoctor.texts.tie_breakers.place import place_of
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, lists, settled, stated, sure, suspicions
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, sure
 
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
@@ -66,18 +64,18 @@ class Gpu(NamedTuple):
     quotes: Quotes
 
 
-def gpus_named(facts: Facts, knowledge: Knowledge) -> tuple[Gpu, ...]:
+def gpus_named(case: Case) -> tuple[Gpu, ...]:
     """The GPUs of the text, by capability: what a program printed, else by the product's name."""
     found: dict[str, Gpu] = {}
-    named, table = facts.there(NAMED_GPUS), facts.there(SMI)
+    named, table = case.facts.there(NAMED_GPUS), case.facts.there(SMI)
     if named is not None:
         for gpu in named.need():
-            capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
+            capability = gpu.capability or (case.knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
             if capability is not None:
                 found.setdefault(capability.text, Gpu(capability, named.line_of(gpu.line)))
     if table is not None:
         for row in table.need().gpus:
-            capability = knowledge.capability_of_product(row.name) if row.name else None
+            capability = case.knowledge.capability_of_product(row.name) if row.name else None
             if capability is not None:
                 found.setdefault(capability.text, Gpu(capability, table.line_of(row.line)))
     return tuple(found.values())
@@ -89,13 +87,13 @@ class Toolkit(NamedTuple):
     sure: bool  # nvcc's own word; else the text merely speaks of it
 
 
-def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
+def toolkits_named(case: Case) -> tuple[Toolkit, ...]:
     """The toolkits of the text: those of nvcc and of packages first, then those that it speaks of."""
-    found = [Toolkit(fact.value.version, fact.some()[:1], sure=True) for fact in facts.all(NVCC) if fact.value is not None]
-    package = listed(facts, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
+    found = [Toolkit(fact.value.version, fact.some()[:1], sure=True) for fact in case.facts.all(NVCC) if fact.value is not None]
+    package = listed(case, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
     if package is not None:
         found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
-    report, mentions = facts.there(NUMBA_REPORT), facts.there(CUDA_MENTIONS)
+    report, mentions = case.facts.there(NUMBA_REPORT), case.facts.there(CUDA_MENTIONS)
     runtime = report.need().runtime if report is not None else None
     if report is not None and runtime is not None:
         found.append(Toolkit(runtime, report.line_of(report.need().runtime_line), sure=True))
@@ -104,19 +102,19 @@ def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
     return tuple(found)
 
 
-def listed(facts: Facts, *names: str) -> tuple[ListedPackage, Quotes] | None:
+def listed(case: Case, *names: str) -> tuple[ListedPackage, Quotes] | None:
     """The first of these packages that the text lists, with its line."""
-    fact = facts.there(LISTED_PACKAGES)
+    fact = case.facts.there(LISTED_PACKAGES)
     package = fact.need().named(*names) if fact is not None else None
     return None if fact is None or package is None else (package, fact.line_of(package.line))
 
 
-def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, Quotes] | None:
+def driver_cuda_of_text(case: Case) -> tuple[CudaVersion, Quotes] | None:
     """The newest CUDA that the text's driver supports: as nvidia-smi prints it, else by the driver's branch."""
-    for fact in facts.all(SMI):
+    for fact in case.facts.all(SMI):
         if fact.value is not None and fact.value.cuda is not None:
             return fact.value.cuda, fact.some()[:1]
-    report, framework, loaded = facts.there(NUMBA_REPORT), facts.there(FRAMEWORKS), facts.there(LOADED_DRIVER)
+    report, framework, loaded = case.facts.there(NUMBA_REPORT), case.facts.there(FRAMEWORKS), case.facts.there(LOADED_DRIVER)
     newest = report.need().driver_cuda if report is not None else None
     if report is not None and newest is not None:
         return newest, report.some()[:1]
@@ -126,9 +124,9 @@ def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion
         branches.append((driver.major, _with(framework, driver.text)))
     if loaded is not None:
         branches.append((loaded.need().version.major, loaded.some()[:1]))
-    branches += [(fact.value.module.major, fact.some()[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
+    branches += [(fact.value.module.major, fact.some()[:1]) for fact in case.facts.all(SMI) if fact.value is not None and fact.value.module]
     for number, quotes in branches:
-        row = knowledge.branch(number)
+        row = case.knowledge.branch(number)
         if row is not None and row.cuda is not None:
             return row.cuda, quotes
     return None
@@ -144,57 +142,59 @@ def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
     return built.major > driver.major if built.major >= 11 else built.major_minor > driver.major_minor
 
 
-def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def brought_cuda_is_too_new(case: Case) -> Iterator[Clue]:
     """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
-    none, driver = _finds_none(facts) or place_of(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
-    if not none or driver is None or settled(said):
+    none, driver = _finds_none(case) or case.says("none-seen"), driver_cuda_of_text(case)
+    if not none or driver is None or case.settled:
         return
-    for kit in toolkits_named(facts):
+    for kit in toolkits_named(case):
         if needs_newer_driver(kit.version, driver[0]) and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
             yield finding("toolkit-newer-than-driver", kit.quotes, driver[1], none)
             return
 
 
-def _finds_none(facts: Facts) -> Quotes:
+def _finds_none(case: Case) -> Quotes:
     """The line in which a framework says that it finds no GPU."""
-    fact = facts.there(FRAMEWORKS)
+    fact = case.facts.there(FRAMEWORKS)
     if fact is None or fact.need().available is not False:
         return ()
     return fact.line_of(fact.need().available_line)[:1]
 
 
-def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def toolkit_elsewhere(case: Case) -> Iterator[Clue]:
     """A program does not find nvcc or CUDA_HOME, and the text shows an nvcc: it is there, and the variable does not lead to it."""
-    lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
-    compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
-    shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
-    shown = shown or place_of(facts).said("which-nvcc")
+    lines = tuple(
+        quote for one in case.said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text)
+    )
+    compilers = [fact for fact in case.facts.all(NVCC) if fact.value is not None]
+    shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in case.facts.all(NVCC)) else ()
+    shown = shown or case.says("which-nvcc")
     if lines and shown:
         folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
         there = {"path": folders.pop()} if len(folders) == 1 else {}
         yield finding(HOME_WRONG, lines[:1], shown, values={"variable": "CUDA_HOME", "cuda_variable": "CUDA_HOME", **there})
 
 
-def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def nvcc_not_there(case: Case) -> Iterator[Clue]:
     """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
-    fact = facts.get(NVCC)
-    if not said and isinstance(fact, Fact) and fact.value is None:
+    fact = case.facts.get(NVCC)
+    if not case.said and isinstance(fact, Fact) and fact.value is None:
         yield from (finding(cause, fact.some()[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
 
 
 # ---------------------------------------------------------------- a rejected architecture
-def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def rejected_architecture(case: Case) -> Iterator[Clue]:
     """nvcc does not know an architecture: it is too old for it, or has dropped it, and then the GPU decides what has to change."""
-    lines = suspicions(said, STALE, _REJECTED)
+    lines = case.suspicions(STALE, words=_REJECTED)
     match = _REJECTED.search(lines[0].text) if lines else None
     if match is None:
         return
     number = ComputeCapability(match["dotted"] or f"{match['major']}.{match['minor']}")
-    row, gpus = knowledge.capability(number), gpus_named(facts, knowledge)
+    row, gpus = case.knowledge.capability(number), gpus_named(case)
     if row is None and not gpus:
         return  # of a GPU to come, or of none
     first, last = (row.first_toolkit, row.last_toolkit) if row is not None else (None, None)
-    known = toolkits_named(facts)
+    known = toolkits_named(case)
     sure = [kit for kit in known if kit.sure]
     too_old = [kit for kit in known if first is not None and kit.version.major_minor < first.major_minor]
     older = next((kit for kit in too_old if kit.sure), None)
@@ -210,7 +210,7 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
         yield finding(TOO_OLD, lines[:1], within.quotes, architecture=name)
     elif newer is None and older_said is not None:
         yield finding(TOO_OLD, lines[:1], older_said.quotes, architecture=name, version=older_said.version.text)
-    elif shown and newer is None and _not_dropped(last, facts, knowledge):
+    elif shown and newer is None and _not_dropped(last, case):
         yield finding(TOO_OLD, lines[:1], shown, architecture=name)
     elif shown:
         yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
@@ -219,11 +219,11 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
         yield finding(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
 
 
-def _not_dropped(last: ToolkitVersion | None, facts: Facts, knowledge: Knowledge) -> bool:
+def _not_dropped(last: ToolkitVersion | None, case: Case) -> bool:
     """Whether no toolkit that this driver serves has dropped the architecture."""
     if last is None:
         return True
-    driver = driver_cuda_of_text(facts, knowledge)
+    driver = driver_cuda_of_text(case)
     return driver is not None and driver[0].major_minor <= last.major_minor
 
 
@@ -231,22 +231,22 @@ def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion
     return version.major_minor >= first.major_minor and (last is None or version.major_minor <= last.major_minor)
 
 
-def unnamed_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def unnamed_architecture(case: Case) -> Iterator[Clue]:
     """NVRTC rejects the GPU's architecture without saying which: the GPU and the toolkit of the text decide."""
-    lines = suspicions(said, DROPPED, _NO_NUMBER)
+    lines = case.suspicions(DROPPED, words=_NO_NUMBER)
     if lines:
-        found = tuple(_out_of_step(lines, facts, knowledge))
-        newest = max((gpu.capability for gpu in gpus_named(facts, knowledge)), default=None)
+        found = tuple(_out_of_step(lines, case))
+        newest = max((gpu.capability for gpu in gpus_named(case)), default=None)
         if not found and newest is not None and newest >= OLDEST_OF_TODAY:
             found = (finding(TOO_OLD, lines[:1], basis="suspected"),)
         yield from found
 
 
-def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def _out_of_step(lines: Quotes, case: Case) -> Iterator[Clue]:
     """The pair of a GPU and a toolkit of the text of which one is older than the other allows."""
-    for gpu in gpus_named(facts, knowledge):
-        row = knowledge.capability(gpu.capability)
-        for kit in toolkits_named(facts):
+    for gpu in gpus_named(case):
+        row = case.knowledge.capability(gpu.capability)
+        for kit in toolkits_named(case):
             if row is not None and row.last_toolkit is not None and kit.version.major_minor > row.last_toolkit.major_minor:
                 yield finding(DROPPED, lines[:1], gpu.quotes, kit.quotes)
                 return
@@ -255,69 +255,69 @@ def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[
                 return
 
 
-def build_of_an_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def build_of_an_image(case: Case) -> Iterator[Clue]:
     """A build saw no GPU, and an image is built: its steps have none, whatever the machine has."""
-    lines, shown = suspicions(said, UNSEEN)[:1], place_of(facts).said("image-build")
-    if lines and shown and not settled(said):
+    lines, shown = case.suspicions(UNSEEN)[:1], case.says("image-build")
+    if lines and shown and not case.settled:
         yield finding(UNSEEN, lines, shown)
 
 
-def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def newer_gcc(case: Case) -> Iterator[Clue]:
     """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
-    lines, framework, nvcc = suspicions(said, HOST), facts.there(FRAMEWORKS), facts.there(NVCC)
+    lines, framework, nvcc = case.suspicions(HOST), case.facts.there(FRAMEWORKS), case.facts.there(NVCC)
     if not lines or framework is None or nvcc is None:
         return
-    row, gcc = knowledge.toolkit(nvcc.need().version), framework.need().gcc
+    row, gcc = case.knowledge.toolkit(nvcc.need().version), framework.need().gcc
     if row is not None and gcc is not None and gcc > row.gcc_max:
         yield finding(HOST, lines[:1], _with(framework, f"{gcc}."), nvcc.some()[:1])
 
 
 # ---------------------------------------------------------------- no code for this GPU (209)
-def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def no_kernel_image(case: Case) -> Iterator[Clue]:
     """A prebuilt framework lacks the code, or what one's own compiler made does not fit the GPU."""
-    lines = suspicions(said, LACKS, _NO_IMAGE)
-    if not lines or stated(said, LACKS, TOO_OLD, DROPPED):
+    lines = case.suspicions(LACKS, words=_NO_IMAGE)
+    if not lines or case.stated(LACKS, TOO_OLD, DROPPED):
         return
     if any(_OF_NUMBA.search(quote.text) for quote in lines):
-        yield from _out_of_step(lines, facts, knowledge)
+        yield from _out_of_step(lines, case)
         return
     own = tuple(quote for quote in lines if _OF_A_FRAMEWORK.search(quote.text))
-    framework, package = facts.there(FRAMEWORKS), listed(facts, *_BUILT_HERE)
+    framework, package = case.facts.there(FRAMEWORKS), listed(case, *_BUILT_HERE)
     if own:
         yield finding(LACKS, own[:1])
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
-    elif apart := place_of(facts).said("torch-advises") or place_of(facts).said("built-elsewhere"):
+    elif apart := case.says("torch-advises") or case.says("built-elsewhere"):
         yield finding(LACKS, lines[:1], apart)
     elif framework is not None and framework.need().version is not None:
         yield finding(LACKS, lines[:1], framework.some()[:1])
     else:
-        basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(facts)) else "suspected"
-        yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
+        basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(case)) else "suspected"
+        yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, case))
 
 
-def built_for_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def built_for_others(case: Case) -> Iterator[Clue]:
     """PyTorch's own list of GPUs, or the CUDA that it was built with, leaves out the GPU that it found: nothing can run there."""
-    gpu = _gpu_of_torch(facts)
-    build = _torch_of(facts) if gpu is not None and not settled(said) else None
-    if gpu is not None and build is not None and lacks(build[0], gpu.capability, knowledge):
+    gpu = _gpu_of_torch(case)
+    build = _torch_of(case) if gpu is not None and not case.settled else None
+    if gpu is not None and build is not None and lacks(build[0], gpu.capability, case.knowledge):
         yield finding(LACKS, build[1], gpu.quotes, framework="torch", capability=gpu.capability.text)
 
 
-def _gpu_of_torch(facts: Facts) -> Gpu | None:
+def _gpu_of_torch(case: Case) -> Gpu | None:
     """The GPU whose capability PyTorch printed; else the only one of which nvidia-smi did."""
-    fact = facts.there(FRAMEWORKS)
+    fact = case.facts.there(FRAMEWORKS)
     printed = fact.need().capability if fact is not None else None
     if fact is not None and printed is not None:
         return Gpu(printed, fact.some()[-1:])
-    columns = [(table, table.need().column("compute_cap")) for table in lists(facts)]
+    columns = [(table, table.need().column("compute_cap")) for table in case.lists()]
     shown = [(table, column[0]) for table, column in columns if column is not None and len(column) == 1 and _CAPABILITY.match(column[0])]
     return Gpu(ComputeCapability(shown[0][1]), shown[0][0].some()[:1]) if shown else None
 
 
-def _torch_of(facts: Facts) -> tuple[FrameworkBuild, Quotes] | None:
+def _torch_of(case: Case) -> tuple[FrameworkBuild, Quotes] | None:
     """PyTorch's build, by what it printed and by a list of packages."""
-    fact, package = facts.there(FRAMEWORKS), listed(facts, "torch")
+    fact, package = case.facts.there(FRAMEWORKS), listed(case, "torch")
     own = fact.need() if fact is not None else Framework()
     version = own.version or (package[0].version if package is not None else None)
     tag = _TAG.match(own.build or (package[0].build if package is not None else None) or "")
@@ -331,55 +331,55 @@ def _torch_of(facts: Facts) -> tuple[FrameworkBuild, Quotes] | None:
     return build, shown
 
 
-def kernels_made_ahead(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def kernels_made_ahead(case: Case) -> Iterator[Clue]:
     """TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
     driver of no other takes."""
-    lines = tuple(quote for quote in suspicions(said, NEWER, _INVALID_PTX) if _OF_KERNEL_GEN.search(quote.text))
-    if lines and not stated(said, LACKS, NEWER):
+    lines = tuple(quote for quote in case.suspicions(NEWER, words=_INVALID_PTX) if _OF_KERNEL_GEN.search(quote.text))
+    if lines and not case.stated(LACKS, NEWER):
         yield finding(LACKS, lines[:1])
 
 
 # ---------------------------------------------------------------- Numba
-def numba_against_toolkit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def numba_against_toolkit(case: Case) -> Iterator[Clue]:
     """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
-    lines = tuple(quote for one in said if one.cause == NUMBA_OLD for quote in one.quotes if _NO_CAPABILITIES.search(quote.text))
-    if not lines or stated(said, NUMBA_MISMATCH):
+    lines = tuple(quote for one in case.said if one.cause == NUMBA_OLD for quote in one.quotes if _NO_CAPABILITIES.search(quote.text))
+    if not lines or case.stated(NUMBA_MISMATCH):
         return
-    oldest = _oldest_of_numba(facts, knowledge)
-    for kit in toolkits_named(facts):
+    oldest = _oldest_of_numba(case)
+    for kit in toolkits_named(case):
         if kit.sure and kit.version.major_minor < oldest.major_minor:
             yield finding(NUMBA_MISMATCH, lines[:1], kit.quotes, version=kit.version.text, minimum=oldest.text)
             return
 
 
-def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
+def _oldest_of_numba(case: Case) -> ToolkitVersion:
     """The oldest toolkit that the text's Numba compiles with."""
-    report, package = facts.value(NUMBA_REPORT), listed(facts, "numba")
+    report, package = case.facts.value(NUMBA_REPORT), listed(case, "numba")
     version = report.numba if report is not None else None
     version = version or (package[0].version if package is not None else None)
-    row = knowledge.numba_release(version) if version is not None else None
+    row = case.knowledge.numba_release(version) if version is not None else None
     return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
 
 
-def _own_target_is_older(report: NumbaReport, facts: Facts, knowledge: Knowledge) -> Quotes | None:
+def _own_target_is_older(report: NumbaReport, case: Case) -> Quotes | None:
     """The line with a Numba whose own target came before the runtime's series; None where numba-cuda may compile."""
-    package = listed(facts, "numba")
+    package = listed(case, "numba")
     version = report.numba or (package[0].version if package is not None else None)
-    row = knowledge.numba_release(version) if version is not None else None
+    row = case.knowledge.numba_release(version) if version is not None else None
     if report.runtime is None or row is None or row.toolkits is None or report.runtime.major <= row.toolkits[1].major:
         return None
     shown = package is not None or report.implementation is not None  # a list of packages, or the report, would name numba-cuda
-    if not shown or listed(facts, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
+    if not shown or listed(case, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
         return None
-    return package[1] if package is not None else facts[NUMBA_REPORT].line_of(report.line)
+    return package[1] if package is not None else case.facts[NUMBA_REPORT].line_of(report.line)
 
 
-def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+def numba_report(case: Case) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
-    fact = facts.there(NUMBA_REPORT)
-    if fact is None or settled(said):
+    fact = case.facts.there(NUMBA_REPORT)
+    if fact is None or case.settled:
         return
-    report, kept = fact.need(), _own_target_is_older(fact.need(), facts, knowledge)
+    report, kept = fact.need(), _own_target_is_older(fact.need(), case)
     if kept is not None:
         yield finding(NUMBA_OLD, kept, fact.line_of(report.runtime_line))
     elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
