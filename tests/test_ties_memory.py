@@ -1,4 +1,4 @@
-"""Whose memory it is by what a text says or lists beside a failure (texts/tie_breakers/memory.py), and limits of a subshell."""
+"""Whose memory it is by what a text says or lists beside a failure (texts/tie_breakers/programs.py), and limits of a subshell."""
 
 from __future__ import annotations
 

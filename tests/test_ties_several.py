@@ -1,4 +1,4 @@
-"""What an answer, a file or a second GPU of a text decides (parsers/_answers.py, texts/tie_breakers/several.py), and where it does not."""
+"""What an answer, a file or a second GPU of a text decides (parsers/answers.py, texts/tie_breakers/fit.py), and where it does not."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, gua
         exit_code=0,
         action="none",
         machine=guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge),
-        checks=(*long_texts.renumbered_rows(of_checks, found.numbering), *((of_text,) if of_text is not None else ())),
+        checks=(*long_texts.renumbered(of_checks, found.numbering), *((of_text,) if of_text is not None else ())),
         diagnosis=judged.diagnosis,
         prescription=prescription if not wanted.interrupted else None,
         way=way if not wanted.interrupted else (),

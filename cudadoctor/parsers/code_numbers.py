@@ -66,7 +66,6 @@ _API_CALL = lazy(r"cu(?:da)?[A-Z][a-z]")
 # Today's meaning of these numbers is not met any more: who prints them used a runtime from before CUDA 10.1.
 _OLD_FOR_SURE = (4, 6, 7, 8, 10)
 _NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
-_COUNT = lazy(r"Count$")  # what such a function returns may be the count itself
 _LARGEST_COUNT = 30
 _DRIVER_CALL = lazy(r"\bcu[A-Z]|[Dd]river")
 # Numbers on lines that need not speak of CUDA themselves: the line beside them does.
@@ -108,7 +107,8 @@ def of_cuda(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError
     for literal, form in _NUMBERS_BESIDE:
         for hit in lines.all(literal):
             number = form.match(lines.entries[hit.entry], hit.start)
-            code = None if number is None else _by_number(_value(number), "", knowledge)
+            named = {} if number is None else number.groupdict()
+            code = _by_number(int(named.get("n") or named.get("hex") or "0", 16 if named.get("hex") else 10), "", knowledge)
             if code is not None and CUDA_WORD.search(lines.window(hit, 2)[0]):
                 yield hit, code
     yield from _printed(lines, knowledge)
@@ -143,27 +143,20 @@ def _numbers_of(words: str, knowledge: Knowledge) -> Iterator[tuple[int, int, Cu
         return
     for pattern in _CUDA_NUMBERS:
         for match in pattern.finditer(words):
-            row = None if _is_no_code(match) else _by_number(int(match["n"]), match[0], knowledge)
+            call, number = match.groupdict().get("call") or "", int(match["n"])
+            if call.startswith(_NOT_CUDA_CALLS) or (call.endswith("Count") and number < _LARGEST_COUNT):
+                continue  # what such a function returns may be the count itself
+            row = _by_number(number, match[0], knowledge)
             if row is not None:
                 yield match.start(), match.end(), row
 
 
 def _lines_with(lines: Lines, words: Iterable[str], pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
     """The entries that hold a word or the pattern, each with its offset in the text."""
-    found = {lines.entry(match.start()) for match in pattern.finditer(lines.text)} if pattern is not None else set()
+    found = {lines.entry_at(match.start()) for match in pattern.finditer(lines.text)} if pattern is not None else set()
     for word in words:
-        found.update(map(lines.entry, lines.at(word)))
-    return [(entry, lines.offset(entry)) for entry in sorted(found)]
-
-
-def _value(number: re.Match[str]) -> int:
-    groups = number.groupdict()
-    return int(groups["n"]) if groups.get("n") else int(groups["hex"], 16)
-
-
-def _is_no_code(match: re.Match[str]) -> bool:
-    call = match.groupdict().get("call") or ""
-    return call.startswith(_NOT_CUDA_CALLS) or (_COUNT.search(call) is not None and int(match["n"]) < _LARGEST_COUNT)
+        found.update(map(lines.entry_at, lines.at(word)))
+    return sorted(found)
 
 
 def _by_number(number: int, context: str, knowledge: Knowledge) -> CudaError | None:

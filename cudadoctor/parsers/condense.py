@@ -70,8 +70,7 @@ def _rare(text: str, lines: Sequence[str]) -> Sequence[int]:
         return range(len(lines))  # nothing repeats itself
     numbers: Sequence[int] = ()
     for ends in KEPT:
-        keep = _kept(shapes, often, ends)
-        numbers = [number for number, kept in enumerate(keep) if kept]
+        numbers = _kept(shapes, often, ends)
         if _size(lines, numbers) <= ENOUGH:
             break
     return numbers
@@ -88,17 +87,14 @@ def _telling(lines: Sequence[str], numbers: Sequence[int], literals: Literals) -
         keep = bytearray(len(lines) + 2 * around)
         for line in hits:
             keep[line : line + 2 * around + 1] = b"\x01" * (2 * around + 1)
-        keep = keep[around : around + len(lines)]
-        keep[:HEAD] = b"\x01" * min(HEAD, len(lines))
-        keep[-HEAD:] = b"\x01" * min(HEAD, len(lines))
-        chosen = [number for number, kept in enumerate(keep) if kept]
+        chosen = _chosen(keep[around : around + len(lines)], HEAD)
         if _size(lines, chosen) <= TELLING:
             break
     return [numbers[number] for number in chosen]
 
 
-def _kept(shapes: list[bytes], often: Mapping[bytes, int], ends: int) -> bytearray:
-    """One byte a line: 1 where it stays. `often`: how often each shape stands; `ends`: occurrences kept at each end."""
+def _kept(shapes: list[bytes], often: Mapping[bytes, int], ends: int) -> list[int]:
+    """The lines, from 0, that stay. `often`: how often each shape stands; `ends`: occurrences kept at each end."""
     count = len(shapes)
     seen: dict[bytes, int] = {}
     keep = bytearray(count + 2 * CONTEXT)  # a margin at both ends saves clipping; line i stands at i + CONTEXT
@@ -112,7 +108,12 @@ def _kept(shapes: list[bytes], often: Mapping[bytes, int], ends: int) -> bytearr
         seen[line] = number + 1
         if number < ends or number >= total - ends:
             keep[index + CONTEXT] = 1
-    keep = keep[CONTEXT : CONTEXT + count]
+    return _chosen(keep[CONTEXT : CONTEXT + count], TAIL)
+
+
+def _chosen(keep: bytearray, tail: int) -> list[int]:
+    """The lines, from 0, that are kept, with those at the head and so many at the end."""
+    count = len(keep)
     keep[:HEAD] = b"\x01" * min(HEAD, count)
-    keep[max(0, count - TAIL) :] = b"\x01" * min(TAIL, count)
-    return keep
+    keep[max(0, count - tail) :] = b"\x01" * min(tail, count)
+    return [number for number, kept in enumerate(keep) if kept]

@@ -23,30 +23,14 @@ if TYPE_CHECKING:
 _LONGEST = 2000  # characters of a paragraph that are looked at
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
-_LISTS = (
-    "over",
-    "hypothetical",
-    "goes_on",
-    "too",
-    "others",
-    "fine",
-    "own",
-    "found",
-    "thanks",
-    "since",
-    "past",
-    "general",
-    "meets",
-    "guide",
-    "asked",
-)
 _MET = "met"  # of a sentence: the writer himself meets something
 _SENTENCE = lazy(r"(?<=[.!?;])\s|[。！？；]")
 _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
-_CALM = frozenset(("thanks", "found", "since", "fine"))
+_CALM = ("thanks", "found", "since", "fine")
+_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
@@ -118,7 +102,8 @@ class Speech:
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
         if not (titled or added or said.words["own"] or said.words["thanks"]):
             return frozenset()
-        whole = _whole(said) + titled
+        # How much the text as a whole sounds like one without a fault of now.
+        whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"]) + titled
         return frozenset(
             index
             for passage in _passages(lines, said)
@@ -180,7 +165,7 @@ class Speech:
         maybe = {name for literal in self._literals.places(sentence.lower()).among(self._lists) for name in self._lists[literal]}
         found = {name for name in maybe if self._patterns[name].search(sentence)}
         if "goes_on" in found:
-            found -= _CALM
+            found.difference_update(_CALM)
         if "asked" in found:
             found -= {"past"}
         if {"own", "past"} <= found:  # what the writer did: "I had followed a blog"
@@ -199,11 +184,6 @@ class Speech:
 
 def _sentences(line: str) -> list[str]:
     return [sentence for sentence in _SENTENCE.split(line) if sentence.strip()]
-
-
-def _whole(said: _Said) -> int:
-    """How much the text as a whole sounds like one without a fault of now."""
-    return sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"])
 
 
 def _told_lines(lines: Sequence[str], said: _Said) -> Iterator[str]:

@@ -7,7 +7,9 @@ What stands in one is so in general. A page, a list and a comment end where thei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.shell import command, is_prompt
@@ -35,17 +37,18 @@ _ADVISED = lazy(
 _PAST = lazy(r"^git (?:--no-pager )?(?:log|show|blame|annotate|diff|grep)\b")
 _SEARCH = lazy(r"^(?:e?grep|rg|ag|ack)\b[^|]*$")  # what a pipe hands on is no source
 _QUOTED = lazy(r"'[^']{0,400}'|\"[^\"]{0,400}\"")
-_PLACE = lazy(
-    r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,16}[\w.+-]{1,80}\.(?:c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po)[:-]\d{1,6}[:-]"
-)
+SOURCES = "c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po|pot"  # endings of their names
+_PLACE = lazy(rf"^(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{SOURCES})[:-]\d{{1,6}}[:-]")
 _OF_COMMIT = lazy(r"^(?:commit [0-9a-f]{7,40}\b|Merge: |Author: |Date: |diff --git |index |@@ |[ +-])")
 _FEW = 3  # lines that make a block
 
 
 def lines_of(lines: Sequence[str]) -> Iterator[int]:
     """Indexes (from 0) of the lines of such documents; a line that is an answer to a command of the shell is part of none but git's."""
-    for kind in (_pages, _changelogs, _comments, _settings, _definitions, _terms, _mappings, _history):
+    for kind in (_pages, _changelogs, _comments, _settings, _definitions, _terms, _history):
         yield from kind(lines)
+    rows = [index for index, line in enumerate(lines) if _ADVISED.match(line)]  # whole sentences as keys: no program names fields so
+    yield from rows if len(rows) > 1 else ()
 
 
 def _pages(lines: Sequence[str]) -> Iterator[int]:
@@ -75,7 +78,7 @@ def _changelogs(lines: Sequence[str]) -> Iterator[int]:
 
 def _comments(lines: Sequence[str]) -> Iterator[int]:
     """What stands behind the sign of a comment: of a Dockerfile from its FROM on, and of YAML where nearly every line has its form."""
-    for block in _blocks(lines):
+    for block in runs(lines, lambda index: bool(lines[index].strip())):
         instructions = [index for index in block if _INSTRUCTION.match(lines[index])]
         if len(instructions) > 1 and any(lines[index].startswith(_BEGINS_IMAGE) for index in instructions):
             yield from (index for index in block if _COMMENT.match(lines[index]))
@@ -88,7 +91,7 @@ def _comments(lines: Sequence[str]) -> Iterator[int]:
 
 def _settings(lines: Sequence[str]) -> Iterator[int]:
     """The comments of a file of settings, which holds nothing else."""
-    for block in _blocks(lines):
+    for block in runs(lines, lambda index: bool(lines[index].strip())):
         remarks = [index for index in block if _REMARK.match(lines[index])]
         if remarks and len(remarks) < len(block) and all(index in remarks or _SETTING.match(lines[index]) for index in block):
             yield from remarks
@@ -122,41 +125,25 @@ def _explanation(lines: Sequence[str], head: int) -> range:
     return range(head + 1, end) if end > head + 1 and _EXPLAINED.match(lines[end - 1]) else range(0)
 
 
-def _mappings(lines: Sequence[str]) -> Iterator[int]:
-    """Whole sentences as keys: no program names the fields of its log so."""
-    rows = [index for index, line in enumerate(lines) if _ADVISED.match(line)]
-    yield from rows if len(rows) > 1 else ()
-
-
 def _history(lines: Sequence[str]) -> Iterator[int]:
     """What git prints of a source's past, and the places that a search shows, up to the next prompt or to somebody's own words."""
-    belongs: Callable[[str], bool] | None = None
+    belongs: re.Pattern[str] | None = None
     for index, line in enumerate(lines):
         typed = command(line)
         if typed is not None:
-            belongs = _of_git if _PAST.match(typed) else _is_place if _SEARCH.match(_QUOTED.sub("", typed)) else None
-            if belongs is _of_git:
+            belongs = _OF_COMMIT if _PAST.match(typed) else _PLACE if _SEARCH.match(_QUOTED.sub("", typed)) else None
+            if belongs is _OF_COMMIT:
                 yield index
         elif belongs is not None and not is_prompt(line):
-            if line.strip() and not belongs(line) and not (index and lines[index - 1].strip() and belongs is _of_git):
+            if line.strip() and not belongs.match(line) and not (index and lines[index - 1].strip() and belongs is _OF_COMMIT):
                 belongs = None
             elif line.strip():
                 yield index
 
 
-def _of_git(line: str) -> bool:
-    return _OF_COMMIT.match(line) is not None
-
-
-def _is_place(line: str) -> bool:
-    return _PLACE.match(line) is not None
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[range]:
-    """Ranges of lines without an empty one among them."""
-    start = 0
-    for index in range(len(lines) + 1):
-        if index == len(lines) or not lines[index].strip():
-            if index > start:
-                yield range(start, index)
-            start = index + 1
+def runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
+    """Ranges of lines, one after another, that belong together."""
+    for so, run in groupby(range(len(lines)), key=belongs):
+        indexes = list(run)
+        if so:
+            yield range(indexes[0], indexes[-1] + 1)

@@ -9,7 +9,7 @@ cause it states that cause, with several it only raises suspicion.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
@@ -85,13 +85,15 @@ def codes_in(text: Text, knowledge: Knowledge) -> tuple[CodeHit, ...]:
     lines = prepared(text)
     found = list(_xids(lines, knowledge))
     if text.item is None or text.item.id != "kernel-log":  # the kernel prints Xids and no code of another API
-        found += _names(lines, knowledge)
-        found += _messages(lines, knowledge, text)
-        found += _hook_messages(lines, knowledge)
-        words = (*code_words.own_words(lines, knowledge), *code_words.short_names(lines, knowledge))
-        found += [_Found(hit, _code("cuda", row, hit), MESSAGE) for hit, row in words]
-        found += [_Found(hit, _code("cuda", row, hit), NUMBER) for hit, row in code_numbers.of_cuda(lines, knowledge)]
-        found += [_Found(hit, _code("nvml", row, hit), NUMBER) for hit, row in code_numbers.of_nvml(lines, knowledge)]
+        words = chain(code_words.own_words(lines, knowledge), code_words.short_names(lines, knowledge))
+        ranked: tuple[tuple[int, Iterable[tuple[Hit, Literally]]], ...] = (
+            (NAME, _names(lines, knowledge)),
+            (MESSAGE, chain(_messages(lines, knowledge, text), _hook_messages(lines, knowledge))),
+            (MESSAGE, ((hit, ("cuda", row)) for hit, row in words)),
+            (NUMBER, ((hit, ("cuda", row)) for hit, row in code_numbers.of_cuda(lines, knowledge))),
+            (NUMBER, ((hit, ("nvml", row)) for hit, row in code_numbers.of_nvml(lines, knowledge))),
+        )
+        found += (_Found(hit, _code(api, row, hit), rank) for rank, places in ranked for hit, (api, row) in places)
     best: dict[tuple[int, Api], int] = {}
     for entry in found:
         key = (entry.hit.first, entry.code.api)
@@ -115,7 +117,8 @@ def code_clues(
     api: Api, number: int, quotes: tuple[Quote, ...], knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False
 ) -> tuple[Clue, ...]:
     """The same for a code that some worker gave as a number."""
-    row = _row(api, number, knowledge)
+    tables = {"cuda": knowledge.cuda_error, "nvml": knowledge.nvml_error, "xid": knowledge.xid, "nvidia-smi": knowledge.smi_exit}
+    row: Meaning | None = tables[api](number)
     return () if row is None else _clues_of(_code(api, row), quotes, from_rung=from_rung, is_text=is_text)
 
 
@@ -132,11 +135,6 @@ def _quotes(text: Text, shown: list[CodeHit]) -> tuple[Quote, ...]:
     """The first place and the last, the last only where its words differ."""
     made = [text.quote(code.line, code.last) if code.line else text.absent(f"exit status {code.number}") for code in (shown[0], shown[-1])]
     return (made[0],) if made[0].text == made[1].text else tuple(made)
-
-
-def _row(api: Api, number: int, knowledge: Knowledge) -> Meaning | None:
-    tables = {"cuda": knowledge.cuda_error, "nvml": knowledge.nvml_error, "xid": knowledge.xid, "nvidia-smi": knowledge.smi_exit}
-    return tables[api](number)
 
 
 def _code(api: Api, row: Meaning, hit: Hit | None = None, subject: str = "machine") -> CodeHit:
@@ -166,7 +164,7 @@ def _without_lists(found: list[_Found], lines: Lines) -> list[_Found]:
 
 
 # ---------------------------------------------------------------- names
-def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+def _names(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, Literally]]:
     for anchor, api in _ANCHORS:
         end = 0
         for at in lines.at(anchor):
@@ -177,7 +175,7 @@ def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
             hit = lines.hit(at, end)
             row = knowledge.cuda_error(lines.text[at:end]) if api == "cuda" else knowledge.nvml_error(lines.text[at:end])
             if hit is not None and row is not None and not code_words.is_source_code(lines, hit):
-                yield _Found(hit, _code(api, row, hit), NAME)
+                yield hit, (api, row)
 
 
 # ---------------------------------------------------------------- messages
@@ -191,7 +189,7 @@ def _literals(knowledge: Knowledge) -> dict[str, Literally]:
     return dict(reversed(list(every)))  # of two with the same words the first counts
 
 
-def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found]:
+def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[tuple[Hit, Literally]]:
     taken: dict[int, list[Hit]] = {}
     known = knowledge.once("error messages", lambda: _literals(knowledge))
     longest_first = sorted(lines.present(known), key=lambda words: (-len(words), words))  # one within another is seen as part of it
@@ -201,12 +199,10 @@ def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found
             others = taken.setdefault(hit.entry, [])
             if any(other.start <= hit.start and hit.end <= other.end for other in others) or not _whole_words(lines, hit):
                 continue
-            if code_words.is_advice(lines, hit):
-                continue
-            if row.generic and not _in_context(api, lines, hit, text):
+            if code_words.is_advice(lines, hit) or (row.generic and not _in_context(api, lines, hit, text)):
                 continue
             others.append(hit)
-            yield _Found(hit, _code(api, row, hit), MESSAGE)
+            yield hit, (api, row)
 
 
 def _whole_words(lines: Lines, hit: Hit) -> bool:
@@ -229,14 +225,14 @@ def _in_context(api: Api, lines: Lines, hit: Hit, text: Text) -> bool:
     return code_words.CUDA_WORD.search(lines.previous(hit, 1) if before.strip() == "->" else before) is not None
 
 
-def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, Literally]]:
     for start in lines.all(_OF_HOOK):
         match = _HOOK_NVML.match(lines.entries[start.entry], start.start)
         if match is None:
             continue
         fits = [row for row in knowledge.nvml_errors if row.code and match[1].startswith(row.message.lower())]
         if fits:
-            yield _Found(start, _code("nvml", max(fits, key=lambda row: len(row.message)), start), MESSAGE)
+            yield start, ("nvml", max(fits, key=lambda row: len(row.message)))
 
 
 # ---------------------------------------------------------------- Xid and the exit status

@@ -112,11 +112,16 @@ class InQuotes:
 
         `named`: somebody's words for a message, as a quotation is, and no form in which a program prints it.
         """
-        mark = opened(line, start) if line[start] not in _MARKS and not (_is_fence(line) or _begins_output(line)) else None
+        # A line with one mark of code that another line ends begins output of several lines.
+        opens = line.lstrip().startswith("`") and line.count("`") == (len(_FENCE) if line.lstrip().startswith(_FENCE) else 1)
+        mark = opened(line, start) if line[start] not in _MARKS and not opens else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
         item = _LISTED.match(line)
-        before = _up_to(line, start if mark is None else mark)[item.end() if item is not None else 0 :]
+        # A line may hold a thousand messages: of a long one only what is near, behind a mark that no line begins with.
+        until = start if mark is None else mark
+        before = line[:until] if until <= _NEAR else f"\0{line[until - _NEAR : until]}"
+        before = before[item.end() if item is not None else 0 :]
         above = "" if item is not None and _LISTED.match(near.above) else near.above
         said = _SENTENCE.split((before if before.strip() else above)[-_SAID:])[-1]
         if self._asks.search(said):
@@ -125,7 +130,8 @@ class InQuotes:
             return "printed"
         if mark is not None and _OF_PROGRAM.search(before):
             return "printed"
-        closed = end - 1 if mark is None else _closed(line, end, line[mark])
+        ends = () if mark is None else [at for one in _PAIRS.get(line[mark], line[mark]) if (at := line.find(one, end)) >= 0]
+        closed = end - 1 if mark is None else min(ends, default=len(line))
         if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before):
             return None
         if self._supposed.search(said) and not self._own.search(said):
@@ -169,12 +175,6 @@ class InQuotes:
         return question.endswith(("?", "？")) and not self._seeks.search(question.rstrip("?？"))
 
 
-def _up_to(line: str, end: int) -> str:
-    """What stands before a place of the line. A line may hold a thousand messages: of a long one only what is near, behind a mark that no
-    line begins with."""
-    return line[:end] if end <= _NEAR else f"\0{line[end - _NEAR : end]}"
-
-
 def opened(line: str, start: int) -> int | None:
     """Where the quotation begins in which a place of the line stands; None where it stands in none."""
     first = max(0, start - _BEFORE)
@@ -192,16 +192,6 @@ def opened(line: str, start: int) -> int | None:
     return None
 
 
-def _begins_output(line: str) -> bool:
-    """Whether the line begins with a mark of code that another line ends: output of several lines is set off so, too."""
-    return line.count("`") == 1 and line.lstrip().startswith("`")
-
-
-def _is_fence(line: str) -> bool:
-    """Whether the line opens a block of output, which ends on another line."""
-    return line.lstrip().startswith(_FENCE) and line.count("`") == len(_FENCE)
-
-
 def _prompted(line: str) -> bool:
     return is_prompt(line.strip(" `"))
 
@@ -215,9 +205,3 @@ def _is_one_quotation(line: str) -> bool:
     ends = _PAIRS.get(written[:1], written[:1])
     inner = written[1:-1]
     return bool(inner) and written[0] in _OPENS and written[-1] in ends and not any(map(inner.count, ends))
-
-
-def _closed(line: str, end: int, mark: str) -> int:
-    """Where the quotation ends, which goes on behind the message."""
-    places = (line.find(one, end) for one in _PAIRS.get(mark, mark))
-    return min((at for at in places if at >= 0), default=len(line))

@@ -45,17 +45,12 @@ def _numbers(shape: str) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------- signs that a GPU computed
-_SIGNS = (
-    lazy(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
-    lazy(r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
-    lazy(r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
-    lazy(r"compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
+_SIGNS = lazy(
+    r"\bResult = PASS\b"  # deviceQuery and bandwidthTest of the CUDA samples
+    r"|device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
+    r"|\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"  # llama.cpp and what is built on it
+    r"|compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"  # vectorAdd and other samples
 )
-
-
-def _computed(line: str) -> str | None:
-    """The words of the first sign."""
-    return next((found[0] for sign in _SIGNS if (found := sign.search(line)) is not None), None)
 
 
 PARSERS = (
@@ -68,7 +63,7 @@ PARSERS = (
     Parser(
         name="computed",
         keys=(COMPUTED.name,),
-        parse=first_line(COMPUTED, _computed),
+        parse=first_line(COMPUTED, lambda line: found[0] if (found := _SIGNS.search(line)) is not None else None),
         wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
     ),
 )

@@ -94,16 +94,14 @@ class Lines:
         self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
         self.printed: set[int] = set()  # numbers of the lines with a hit that a program printed, as far as they were asked for
         self._said = [entry for entry, line in zip(entries, plain, strict=False) if entry == line]  # what a logger marked nobody said
-        self._said_around: Around | None = None
         self._standings: dict[tuple[str, int, int, Beside], Standing | None] = {}  # a text may say the same a thousand times
         self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
-    def entry(self, at: int) -> int:
-        return bisect_right(self._starts, at) - 1
-
-    def offset(self, entry: int) -> int:
-        return self._starts[entry]
+    def entry_at(self, at: int) -> tuple[int, int]:
+        """The entry that holds a place of the text, and where the entry begins."""
+        entry = bisect_right(self._starts, at) - 1
+        return entry, self._starts[entry]
 
     def hit(self, start: int, end: int, *, named: bool = False) -> Hit | None:
         """The place of text[start:end]. None where a joined entry shows again what one of its lines shows by itself, and where a user's
@@ -114,8 +112,7 @@ class Lines:
 
     def place(self, start: int, end: int) -> Hit | None:
         """The same, reported or only spoken of."""
-        entry = self.entry(start)
-        offset = self._starts[entry]
+        entry, offset = self.entry_at(start)
         if entry < self._count:
             return Hit(entry, entry + 1, entry + 1, start - offset, end - offset)
         joined = self._joined[entry - self._count]
@@ -128,17 +125,16 @@ class Lines:
         near = beside(self.entries, hit.entry, self._count) if hit.entry < self._count else Beside()
         asked = (self.entries[hit.entry], hit.start, hit.end, near)
         if asked not in self._standings:
-            self._standings[asked] = in_quotes.standing(*asked, self._around, named=named)
+            self._standings[asked] = in_quotes.standing(*asked, lambda: self._around, named=named)
         standing = self._standings[asked]
         if standing == "printed":
             self.printed.update(range(hit.first, hit.last + 1))
         return standing is not None
 
+    @cached_property
     def _around(self) -> Around:
-        """What the text says around its quotations, found once where one is asked about."""
-        if self._said_around is None:
-            self._said_around = self.in_quotes.around(self._said) if self.in_quotes is not None else Around()
-        return self._said_around
+        """What the text says around its quotations."""
+        return self.in_quotes.around(self._said) if self.in_quotes is not None else Around()
 
     def stands(self, hit: Hit, words: str) -> bool:
         """Whether what a pattern found on the hit's line, or from there on, is there as something that happened."""

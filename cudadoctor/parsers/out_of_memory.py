@@ -10,7 +10,7 @@ starts, where the same text runs out of memory, and the buffer that llama.cpp as
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -46,24 +46,21 @@ def clues(text: Text, *, from_rung: str | None = None, is_text: bool = False) ->
     return tuple(
         Clue(
             cause=cause, quotes=(text.quote(hit.first, hit.last),), basis="stated", from_rung=from_rung, text=is_text,
-            values=_holder(_message(lines, hit)) if cause == OTHERS else {},
+            values=values,
         )
-        for cause, hit in _found(lines)
+        for cause, hit, values in _found(lines)
     )  # fmt: skip
 
 
-def _holder(message: str) -> dict[str, str]:
-    """The one other process that the message names. In a container the program itself may be the one, by its number on the host."""
-    named = {number for number, _, _ in _PROCESS.findall(message)}
-    return {"pid": named.pop()} if len(named) == 1 and "this process has" in message else {}
-
-
-def _found(lines: Lines) -> Iterator[tuple[str, Hit]]:
+def _found(lines: Lines) -> Iterator[tuple[str, Hit, dict[str, str]]]:
     for wake, judge in _FORMS:
         for hit in lines.ends(wake):
-            cause = judge(_message(lines, hit), lines)
+            message = _message(lines, hit)
+            cause = judge(message, lines)
+            # The one other process that is named. In a container the program itself may be the one, by its number on the host.
+            named = {number for number, _, _ in _PROCESS.findall(message)} if "this process has" in message else ()
             if cause is not None:
-                yield cause, hit
+                yield cause, hit, {"pid": next(iter(named))} if cause == OTHERS and len(named) == 1 else {}
 
 
 def _message(lines: Lines, hit: Hit) -> str:
@@ -116,11 +113,6 @@ _TOTAL_OF_LLAMA = lazy(r"Device (?P<device>\d{1,2}): [^\n]{1,120}, VRAM: (?P<mib
 _CARDS = (2, 3, 4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)  # GiB
 _EMPTY = 0.95  # of a card's memory is free where nothing runs on it
 _RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
-
-
-def _cut(message: str, lines: Lines) -> str | None:
-    """PyTorch's message of which somebody left the beginning out."""
-    return None if _WANTED.search(message) else judged(message, lines)
 
 
 def _paddle(message: str, lines: Lines) -> str | None:
@@ -181,9 +173,10 @@ def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
     return _size(number, unit)
 
 
-_FORMS = (
+_FORMS: tuple[tuple[str, Callable[[str, Lines], str | None]], ...] = (
     ("Tried to allocate", judged),
-    (" total capacity; ", _cut),
+    # PyTorch's message of which somebody left the beginning out.
+    (" total capacity; ", lambda message, lines: None if _WANTED.search(message) else judged(message, lines)),
     ("memory has been allocated and available memory is only", _paddle),
     ("on startup is less than", _vllm),
     ("totalMemory: ", _tensorflow),

@@ -8,18 +8,18 @@ none of these forms; a traceback, which shows code, is no block of code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import documents
+from cudadoctor.parsers.documents import SOURCES, runs
 
 MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 LONGEST = 400  # characters of a line that are looked at
 # path:12:  code, as grep finds it in a source. What a compiler or a program says of a place there begins behind one blank at most.
 _FOUND = lazy(
-    r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.(?:c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po|pot)"
+    rf"^(?:\./)?(?:[\w.+-]{{1,80}}/){{0,12}}[\w.+-]{{1,80}}\.(?:{SOURCES})"
     r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
     r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
 )
@@ -72,13 +72,11 @@ _FEW = 3  # lines that make a block
 
 class Quoting:
     def __init__(self, discourse: Discourse) -> None:
-        def form(pattern: str) -> re.Pattern[str]:
-            """`{name}` in it is a word of that list."""
-            return lazy(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
-
         self._too, self._guide, self._done, self._own = map(discourse.any_of, ("too", "guide", "done", "own"))
-        self._explains = form(r"\|\s{0,8}{explains}\s{0,8}(?:\||$)")
-        self._wrote = form(r"{wrote} ?[:：]\s{0,4}$|^\w\w .{3,80}{wrote}.{0,60}:\s{0,4}$|^-{2,10} ?{mail}")
+        explains, wrote, mail = (f"(?:{discourse.any_of(name).pattern})" for name in ("explains", "wrote", "mail"))
+        self._explains = lazy(rf"\|\s{{0,8}}{explains}\s{{0,8}}(?:\||$)", re.IGNORECASE)
+        said = rf"{wrote} ?[:：]\s{{0,4}}$|^\w\w .{{3,80}}{wrote}.{{0,60}}:\s{{0,4}}$|^-{{2,10}} ?{mail}"
+        self._wrote = lazy(said, re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
         """Indexes (from 0) of the lines of such blocks, and of lines that are one alone."""
@@ -111,15 +109,13 @@ class Quoting:
     def _lists(self, lines: Sequence[str]) -> Iterator[int]:
         """The items below a heading of a guide or a release."""
         belongs = lambda index: _ITEM.match(lines[index]) is not None or (lines[index][:2] == "  " and bool(lines[index].strip()))  # noqa: E731
-        for block in _runs(lines, belongs):
+        for block in runs(lines, belongs):
             items = sum(_ITEM.match(lines[index]) is not None for index in block)
             above = lines[max(0, block[0] - 4) : block[0]]
-            tells_of_own = any(map(self._done.search, above))
-            if (above and _SECTION.match(above[-1])) or (items >= _FEW and not tells_of_own and any(map(self._heads, above))):
+            heads = any(self._guide.search(line) or _VERSION.search(line) or _RELEASE.match(line) for line in above)
+            listed = items >= _FEW and heads and not any(map(self._done.search, above))
+            if listed or (above and _SECTION.match(above[-1])):
                 yield from block
-
-    def _heads(self, line: str) -> bool:
-        return any(pattern.search(line) for pattern in (self._guide, _VERSION)) or _RELEASE.match(line) is not None
 
     def _mail(self, lines: Sequence[str]) -> list[int]:
         """What somebody else wrote, unless the answer says that it is so here too."""
@@ -134,42 +130,32 @@ class Quoting:
 
     def _told_by_others(self, lines: Sequence[str]) -> Iterator[int]:
         """Quoted paragraphs in which somebody speaks of himself, with an answer below; output that is set off so has no speaker."""
-        for block in _runs(lines, lambda index: lines[index].startswith(">") and not _PYTHON.match(lines[index])):
+        for block in runs(lines, lambda index: lines[index].startswith(">") and not _PYTHON.match(lines[index])):
             told = [lines[index].lstrip("> ") for index in block]
             answered = any(line.strip() for line in lines[block[-1] + 1 :])
-            if answered and not any(line.startswith("```") for line in told) and any(map(self._of_himself, told)):
+            of_himself = any(self._own.search(line) and not _NAMED_ERROR.match(line) for line in told)
+            if answered and of_himself and not any(line.startswith("```") for line in told):
                 yield from block
             elif answered:
                 yield from (index for index in block if _TWICE.match(lines[index]))
-
-    def _of_himself(self, line: str) -> bool:
-        return self._own.search(line) is not None and _NAMED_ERROR.match(line) is None
-
-
-def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
-    """Ranges of lines, one after another, that belong together."""
-    for so, run in groupby(range(len(lines)), key=belongs):
-        indexes = list(run)
-        if so:
-            yield range(indexes[0], indexes[-1] + 1)
 
 
 def _searched(lines: Sequence[str]) -> Iterator[int]:
     """Two lines of source code or more that a search found; what stands below a file that it names; a patch."""
     hits = [index for index, line in enumerate(lines) if _FOUND.match(line)]
-    for block in _runs(lines, lambda index: _AT.match(lines[index]) is not None):
+    for block in runs(lines, lambda index: _AT.match(lines[index]) is not None):
         hits += block if 2 * len(set(block).intersection(hits)) > len(block) > 1 else ()  # a log among the sources is found with them
-    for block in _runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
+    for block in runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
         hits += block if block[0] and _NAMED.match(lines[block[0] - 1]) else ()
     yield from hits if len(hits) > 1 else ()
-    for block in _runs(lines, lambda index: lines[index][:1] in (" ", "+", "-", "@") or _HUNK.match(lines[index]) is not None):
+    for block in runs(lines, lambda index: lines[index][:1] in (" ", "+", "-", "@") or _HUNK.match(lines[index]) is not None):
         yield from block if any(_HUNK.match(lines[index]) for index in block) else ()
     yield from (index for index, line in enumerate(lines) if "/" in line and _PATTERN.search(line))
 
 
 def _code(lines: Sequence[str]) -> Iterator[int]:
     """Source code: most of its lines have the form of code, and two at least could be nothing else."""
-    for block in _runs(lines, lambda index: bool(lines[index].strip()) and not _PROMPT.match(lines[index])):
+    for block in runs(lines, lambda index: bool(lines[index].strip()) and not _PROMPT.match(lines[index])):
         if any(_FRAME.match(lines[index]) for index in block):
             continue
         shown = [index for index in block if _CODE.search(lines[index]) and not _JSON.match(lines[index])]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,9 +61,9 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     lines = prepared(text)
     ends: dict[_Key, tuple[_Place, _Place]] = {}
     values: dict[_Key, dict[str, str]] = {}
-    order = attrgetter("first", "last")
-    for sign in _woken(lines, knowledge):
-        for place in _places(sign, lines):
+    order, signs = attrgetter("first", "last"), literals(knowledge)
+    for sign in sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=attrgetter("order")):
+        for place in filter(None, (_judged(sign.match, sign.literal, hit, lines) for hit in lines.ends(sign.literal))):
             address = normal_address(place.values.get(ADDRESS, ""))
             for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
                 first, last = ends.get(key, (place, place))
@@ -99,11 +98,7 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
     return tuple(text.quote(place.first, place.last, about=place.literal) for place in ((first,) if same else (first, last)))
 
 
-def literals(knowledge: Knowledge) -> Iterator[str]:
-    return iter(_all(knowledge))
-
-
-def _all(knowledge: Knowledge) -> dict[str, list[_Sign]]:
+def literals(knowledge: Knowledge) -> dict[str, list[_Sign]]:
     return knowledge.once("signs", lambda: _signs(knowledge))
 
 
@@ -116,23 +111,10 @@ def _signs(knowledge: Knowledge) -> dict[str, list[_Sign]]:
     return found
 
 
-def _woken(lines: Lines, knowledge: Knowledge) -> list[_Sign]:
-    """The signs whose literal stands in the text, in the order of the tables."""
-    signs = _all(knowledge)
-    return sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=lambda sign: sign.order)
-
-
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compiled when its literal was found, for most never are."""
     return re.compile(pattern, re.MULTILINE)
-
-
-def _places(sign: _Sign, lines: Lines) -> Iterator[_Place]:
-    for hit in lines.ends(sign.literal):
-        place = _judged(sign.match, sign.literal, hit, lines)
-        if place is not None:
-            yield place
 
 
 def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None:

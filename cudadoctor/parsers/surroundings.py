@@ -89,11 +89,10 @@ def _of_root_mount(line: str) -> tuple[str] | None:
     return (f"/ from {found['mark']}",) if found is not None else ("gVisor",) if _GVISOR.match(line) else None
 
 
-def parse_manager(text: Text) -> Output:
+def _of_manager(line: str) -> tuple[str] | None:
     """/run/systemd/container and /run/host/container-manager hold the engine's name: lxc, systemd-nspawn, podman."""
-    found = _ENGINE_NAME.match(text.lines[0].strip())
-    if found is not None and found["engine"] != "wsl":
-        yield text.fact(CONTAINER_MARKS, (found["engine"],), text.quote(1), whole=False)
+    found = _ENGINE_NAME.match(line.strip())
+    return (found["engine"],) if found is not None and found["engine"] != "wsl" else None
 
 
 def parse_session(text: Text) -> Output:
@@ -122,11 +121,6 @@ def parse_kernel(text: Text) -> Output:
         elif not text.pasted and " x86_64" in words:
             yield text.fact(TEGRA, None, text.quote(number))  # a Jetson is an ARM machine
         return
-
-
-def _of_tegra(line: str) -> bool | None:
-    """/etc/nv_tegra_release begins with `# R36 (release)`."""
-    return True if _TEGRA_LINE.match(line) else None
 
 
 def parse_dmi(text: Text) -> Output:
@@ -163,7 +157,7 @@ PARSERS = (
     Parser(name="cgroup", reads=("cgroup",), keys=_MARKS, parse=parse_cgroup, wakes=("/docker/", "kubepods", "libpod-", ":/lxc/")),
     Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=_mark_by_being_there("/.dockerenv"), absent=_MARKS),
     Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=_mark_by_being_there("/run/.containerenv"), absent=_MARKS),
-    Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=parse_manager, absent=_MARKS),
+    Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=_mark(_of_manager), absent=_MARKS),
     Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=_mark(_of_root_mount)),
     Parser(
         name="container_variable",
@@ -182,7 +176,7 @@ PARSERS = (
         name="tegra",
         reads=("tegra",),
         keys=(TEGRA.name,),
-        parse=first_line(TEGRA, _of_tegra),
+        parse=first_line(TEGRA, lambda line: True if _TEGRA_LINE.match(line) else None),
         wakes=("(release), REVISION",),
         absent=(TEGRA.name,),
     ),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Finding, Judged
+from cudadoctor.model.findings import Diagnosis, Finding, Judged
 from cudadoctor.model.report import Row
 from cudadoctor.parsers.condense import condensed
 from cudadoctor.parsers.literals import Literals
 
+T = TypeVar("T")
 Numbering = Mapping[str, Sequence[int]]  # source of a text -> for each line that was read, its number in the full text
 
 
@@ -49,41 +50,19 @@ def shortened(evidence: Evidence, literals: Callable[[], Literals]) -> Short:
     return Short(msgspec.structs.replace(evidence, items=tuple(items)), numbering, tuple(remarks)) if numbering else Short(evidence)
 
 
-def renumbered(judged: Judged, numbering: Numbering) -> Judged:
-    """The findings with the line numbers of the full texts."""
-    if not numbering:
-        return judged
-    found = judged.diagnosis
-    diagnosis = msgspec.structs.replace(
-        found,
-        root=_finding(found.root, numbering) if found.root is not None else None,
-        suspects=_findings(found.suspects, numbering),
-        explains=_findings(found.explains, numbering),
-        also=_findings(found.also, numbering),
-    )
-    not_now = _finding(judged.not_now, numbering) if judged.not_now is not None else None
-    return msgspec.structs.replace(judged, diagnosis=diagnosis, past=_findings(judged.past, numbering), not_now=not_now)
+def renumbered(found: T, numbering: Numbering) -> T:
+    """What a judgement or the rows of the checks hold, with the line numbers of the full texts in its quotes."""
+    return _with(found, numbering) if numbering else found
 
 
-def renumbered_rows(rows: Iterable[Row], numbering: Numbering) -> tuple[Row, ...]:
-    """The rows of the checks, likewise."""
-    return tuple(msgspec.structs.replace(row, evidence=_quotes(row.evidence, numbering)) for row in rows)
-
-
-def _findings(findings: Iterable[Finding], numbering: Numbering) -> tuple[Finding, ...]:
-    return tuple(_finding(finding, numbering) for finding in findings)
-
-
-def _finding(finding: Finding, numbering: Numbering) -> Finding:
-    return msgspec.structs.replace(finding, evidence=_quotes(finding.evidence, numbering))
-
-
-def _quotes(quotes: Iterable[Quote], numbering: Numbering) -> tuple[Quote, ...]:
-    return tuple(_quote(quote, numbering) for quote in quotes)
-
-
-def _quote(quote: Quote, numbering: Numbering) -> Quote:
-    numbers = numbering.get(quote.source)
-    if numbers is None or quote.first is None or quote.last is None:
-        return quote
-    return msgspec.structs.replace(quote, first=numbers[quote.first - 1], last=numbers[quote.last - 1])
+def _with(found: Any, numbering: Numbering) -> Any:
+    if isinstance(found, Quote):
+        numbers = numbering.get(found.source)
+        if numbers is None or found.first is None or found.last is None:
+            return found
+        return msgspec.structs.replace(found, first=numbers[found.first - 1], last=numbers[found.last - 1])
+    if isinstance(found, tuple):
+        return tuple(_with(one, numbering) for one in found)
+    if isinstance(found, Judged | Diagnosis | Finding | Row):
+        return msgspec.structs.replace(found, **{name: _with(getattr(found, name), numbering) for name in found.__struct_fields__})
+    return found

@@ -7,7 +7,7 @@ a hit there means.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -22,21 +22,7 @@ from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DCGM,
-    FRAMEWORK_RUNS,
-    LADDER,
-    NVML,
-    PYTHON,
-    SETTING,
-    SMI,
-    TEGRA,
-    DcgmDiag,
-    DcgmError,
-    DcgmFailure,
-    Ladder,
-    Nvml,
-)
+from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder, Nvml
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import is_prose, speech_of
@@ -92,19 +78,29 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
     found: list[Clue] = []
     none: list[Clue] = []
     for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi), ("dcgm", _dcgm), ("frameworks", _frameworks)):
-        found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
+        found.extend(guard.run("texts", name, none, lambda source=source: list(source(facts, knowledge))))  # type: ignore[misc]
     for item in evidence.items:
         if item.kind == "text":
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
-            decided = guard.run("texts", "ties", none, _decided, said, facts, knowledge)
-            heard = guard.run("texts", "document", True, _heard, said, item, knowledge)
-            now = [*(clue for clue in decided if heard or not clue.words), *said]
-            if all(clue.basis == "suspected" for clue in now) and speech_of(knowledge).asks_nothing_of_now(_text(item).lines):
-                now = []
-            found.extend(guard.run("texts", "refuted", now, _unrefuted, now, _text(item), facts, knowledge))
+            decided = guard.run("texts", "ties", none, _decided, Case(said, facts, knowledge))
+            now = guard.run("texts", "document", [*decided, *said], _reported, decided, said, _text(item), knowledge)
+            found.extend(guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item)))
             found.extend(before)
     return tuple(found)
+
+
+def _reported(decided: list[Clue], said: list[Clue], text: Text, knowledge: Knowledge) -> list[Clue]:
+    """Prose raises suspicions where there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
+    speech = speech_of(knowledge)
+    heard = _OF_GPUS.search(text.text) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
+    now = [*(clue for clue in decided if heard or not clue.words), *said]
+    return [] if all(clue.basis == "suspected" for clue in now) and speech.asks_nothing_of_now(text.lines) else now
+
+
+def _unrefuted(case: Case, text: Text) -> list[Clue]:
+    quiet = functools.partial(speech_of(case.knowledge).quiet, text.lines)
+    return taken_back.unrefuted(case, quiet, attempts.prompts(text))
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
@@ -136,21 +132,6 @@ _TROUBLE = lazy(
 )
 
 
-def _unrefuted(now: list[Clue], text: Text, facts: Facts, knowledge: Knowledge) -> list[Clue]:
-    quiet = functools.partial(speech_of(knowledge).quiet, text.lines)
-    return taken_back.unrefuted(Case(now, facts, knowledge), quiet, attempts.prompts(text))
-
-
-def _heard(said: list[Clue], item: Item, knowledge: Knowledge) -> bool:
-    """Whether prose raises suspicions: there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
-    text = _text(item)
-    return speaks_of_trouble(text.text) and (bool(said) or speech_of(knowledge).tells(text.lines))
-
-
-def speaks_of_trouble(text: str) -> bool:
-    return _OF_GPUS.search(text) is not None and _TROUBLE.search(text) is not None
-
-
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
     """None of a document: its messages have little in common, or no program printed one and nobody speaks of a machine of his own."""
     found = list(_recognise(text, knowledge, is_text=True))
@@ -180,29 +161,13 @@ def _rests_on(clue: Clue, lines: frozenset[int]) -> bool:
     return clue.quotes[-1].first is not None and clue.quotes[-1].first - 1 in lines
 
 
-def _listed(source: Callable[[Facts, Knowledge], Iterator[Clue]], facts: Facts, knowledge: Knowledge) -> list[Clue]:
-    return list(source(facts, knowledge))
-
-
-def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
-    return list(_recognise(_text(item), knowledge, is_text=is_text))
-
-
-def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
+def _decided(case: Case) -> list[Clue]:
     """What the rules make of it. One that rests on the machine alone is no word of the text; one that rests on prose is a suspicion."""
-    found = [clue for clue in tie_breakers.decided(Case(said, facts, knowledge)) if any(quote.source == TEXT for quote in clue.quotes)]
-    prose = _prose_lines(said, facts)
-    return [msgspec.structs.replace(clue, basis="suspected") if prose & _lines(clue) else clue for clue in found]
-
-
-def _prose_lines(said: list[Clue], facts: Facts) -> set[int]:
-    """The lines on which only somebody's own words speak, and no message."""
-    setting = facts.value(SETTING)
-    if setting is None:
-        return set()
-    words, prose = setting.words, setting.prose
-    shown = {line for kind, line in words.items() if kind not in prose} | {line for clue in said for line in _lines(clue)}
-    return {words[kind] for kind in prose} - shown
+    found = [clue for clue in tie_breakers.decided(case) if any(quote.source == TEXT for quote in clue.quotes)]
+    words, prose = case.setting.words, case.setting.prose
+    shown = {line for kind, line in words.items() if kind not in prose} | {line for clue in case.said for line in _lines(clue)}
+    only_prose = {words[kind] for kind in prose} - shown
+    return [msgspec.structs.replace(clue, basis="suspected") if only_prose & _lines(clue) else clue for clue in found]
 
 
 def _lines(clue: Clue) -> set[int]:
@@ -252,10 +217,13 @@ def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if facts.value(TEGRA):
         return  # Jetson has no NVML on older JetPack, by design
-    for clue in error_codes.code_clues("nvml", nvml.need().code, nvml.quotes, knowledge, from_rung="nvml"):
-        if clue.cause == history.MISMATCH and libcuda_fits(facts):
-            continue
-        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+    yield from _of_nvml(error_codes.code_clues("nvml", nvml.need().code, nvml.quotes, knowledge, from_rung="nvml"), facts)
+
+
+def _of_nvml(found: Iterable[Clue], facts: Facts) -> Iterator[Clue]:
+    for clue in found:
+        if clue.cause != history.MISMATCH or not libcuda_fits(facts):
+            yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
 def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -266,10 +234,7 @@ def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if nvml is not None and nvml.origin != "text" and _answers_whole(nvml.need()):
         return  # what it asks answered for every GPU: the fault is its own, or another program stands in its place
     text = Text(failure, source="nvidia-smi", origin=smi.origin)
-    for clue in _recognise(text, knowledge, from_rung="nvml"):
-        if clue.cause == history.MISMATCH and libcuda_fits(facts):
-            continue
-        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+    yield from _of_nvml(_recognise(text, knowledge, from_rung="nvml"), facts)
 
 
 def _answers_whole(nvml: Nvml) -> bool:
@@ -304,5 +269,5 @@ def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs:
     if item is None or not item.answered:
         return [], []
     none: list[Clue] = []
-    found = guard.read(item.id, "texts", "kernel log", none, lambda: _said(item, knowledge, is_text=False))
+    found = guard.read(item.id, "texts", "kernel log", none, lambda: list(_recognise(_text(item), knowledge)))
     return guard.run("texts", "history", (none, none), history.split, found, facts, knowledge, rungs)

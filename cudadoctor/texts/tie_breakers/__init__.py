@@ -1,8 +1,7 @@
 """Where a code in a user's text has several candidate causes, what the same text shows decides between them.
 
 The codes name candidates; each rule here reads the facts of the same text and raises one of them from suspicion to a finding. A
-module holds the rules of one matter; said.py and place.py are what they ask the text, joining.py writes a rule that only puts lines
-side by side.
+module holds the rules of one matter; case.py is what they ask the text, and writes a rule that only puts lines side by side.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from cudadoctor.texts.tie_breakers import (
     device,
     driver,
     fit,
-    memory,
     packages,
     plain_words,
     programs,
@@ -27,7 +25,7 @@ from cudadoctor.texts.tie_breakers.case import Case, Tie
 
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
-    *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
+    *container.TIES, *setting.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
     *driver.TIES, *fit.TIES, *device.TIES,
 )  # fmt: skip
 

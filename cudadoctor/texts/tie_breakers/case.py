@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from cudadoctor.checks.common import variable_quote, variables_of
-from cudadoctor.checks.reading import Gpu, Quotes, gpus, merged
+from cudadoctor.checks.reading import Gpu, Quotes, gpus, merged, module_named
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -17,13 +17,17 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DRIVER_FILES,
     ENVIRONMENT,
+    FRAMEWORKS,
     KERNEL,
     LIBRARIES,
+    LISTED_PACKAGES,
     SETTING,
     SMI,
     SMI_CSV,
     WSL,
+    Framework,
     LibraryFile,
+    ListedPackage,
     Setting,
     Smi,
     SmiCsv,
@@ -163,6 +167,35 @@ class Case:
         """NVIDIA's devices in a listing of the bus."""
         return self.ask(gpus) or ()
 
+    def module(self, name: str) -> Quotes:
+        """The line of a loaded kernel module."""
+        return self.ask(module_named, name) or ()
+
+    def sees_gpu(self, *, available: bool) -> Quotes:
+        """The line in which a framework says that it sees a GPU, or none."""
+        return self.line(FRAMEWORKS, self.framework.available_line) if self.framework.available is available else ()
+
+    @cached_property
+    def packages(self) -> tuple[ListedPackage, ...]:
+        listed = self.facts.value(LISTED_PACKAGES)
+        return tuple(listed.packages) if listed is not None else ()
+
+    def package(self, *names: str) -> tuple[ListedPackage, Quotes] | None:
+        """The first of these packages that the text lists, with its line."""
+        fact = self.facts.there(LISTED_PACKAGES)
+        package = fact.need().named(*names) if fact is not None else None
+        return None if fact is None or package is None else (package, fact.line_of(package.line))
+
+    @cached_property
+    def framework(self) -> Framework:
+        """What a framework says of itself; nothing where none does."""
+        return self.facts.value(FRAMEWORKS) or Framework()
+
+    def line(self, key: Key[Any], number: int) -> Quotes:
+        """One line of a fact that is there."""
+        found = self.facts.there(key)
+        return found.line_of(number) if found is not None else ()
+
     def variable(self, name: str) -> tuple[str, Quotes]:
         """A variable's value in the text, and its line; an empty value where it has none."""
         found = self.facts.there(ENVIRONMENT)
@@ -187,16 +220,27 @@ class Case:
         """The answers to nvidia-smi --query-..."""
         return tuple(fact for fact in self.facts.all(SMI_CSV) if fact.value is not None)
 
+    def no_smi(self) -> Quotes:
+        """A shell, or an engine that was to start it, found no nvidia-smi."""
+        return next((fact.some()[:1] for fact in self.facts.all(SMI) if fact.value is None), ()) or self.says("no-smi")
+
     def nobody_computes(self) -> Quotes:
         """The heading of a list of compute processes that has none, and is known to end there."""
         return next((fact.some()[:1] for fact in self.lists() if fact.need().column("pid") == () and fact.need().closed), ())
 
 
 def finding(
-    cause: str, *quotes: Quotes, basis: Basis = "derived", prose: bool = False, values: dict[str, str] | None = None, **named: str
+    cause: str,
+    *quotes: Quotes,
+    basis: Basis = "derived",
+    advice: bool = False,
+    prose: bool = False,
+    values: dict[str, str] | None = None,
+    **named: str,
 ) -> Clue:
     """What a tie makes of these lines; the values that its recipe needs as a dictionary or by name. `prose`: somebody's own words."""
-    return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, words=prose, values={**(values or {}), **named})
+    more = {**(values or {}), **named}
+    return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, advice=advice, words=prose, values=more)
 
 
 # ---------------------------------------------------------------- lines side by side
@@ -224,6 +268,7 @@ def joined(
     unless_stated: tuple[str, ...] = (),
     unsettled: bool = False,
     basis: Basis = "derived",
+    advice: bool = False,
     **values: str,
 ) -> Tie:
     """The first line that a look finds, and what each `beside` shows (of several in brackets, the first of them): these causes.
@@ -238,6 +283,6 @@ def joined(
         shown = [case.shows(*what) if isinstance(what, tuple) else case.shows(what) for what in beside]
         if all(shown) and all(map(case.shows, only_if)) and not case.shows(*unless):
             for cause in (causes,) if isinstance(causes, str) else causes:
-                yield finding(cause, lines, *shown, basis=basis, values=values)
+                yield finding(cause, lines, *shown, basis=basis, advice=advice, values=values)
 
     return tie

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI, TEGRA, Smi
+from cudadoctor.model.values import SMI, TEGRA
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
@@ -28,25 +27,18 @@ _UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom devi
 
 def demand_of_the_image(case: Case) -> Iterator[Clue]:
     """A container does not start, its image asks for a CUDA release, and a table shows a driver that has an older one."""
-    lines = case.stated(HOOK) or case.suspected(HOOK) or case.suspected(TOOLKIT)
+    lines = case.stated(HOOK) or case.suspected(HOOK, TOOLKIT)
     shown = case.says("requires-cuda")
     demand = _REQUIRED.search(shown[0].text) if shown else None
     if not lines or demand is None:
         return
     wanted = CudaVersion(demand["version"])
-    older = next((fact for fact in case.facts.all(SMI) if _is_older(fact, wanted)), None)
-    if older is not None and not _accepts(shown[0].text, older):
-        yield finding(TOO_NEW, shown, older.some()[:1], lines, values={"version": wanted.text})
-
-
-def _is_older(fact: Fact[Smi], wanted: CudaVersion) -> bool:
-    return fact.value is not None and fact.value.cuda is not None and fact.value.cuda < wanted
-
-
-def _accepts(demand: str, table: Fact[Smi]) -> bool:
-    """Whether the image names the driver's branch beside its demand: those of data centres run with it."""
-    module = table.need().module
-    return module is not None and any(int(one["first"]) <= module.major < int(one["end"]) for one in _ALTERNATIVE.finditer(demand))
+    tables = [fact for fact in case.facts.all(SMI) if fact.value is not None and fact.value.cuda is not None and fact.value.cuda < wanted]
+    module = tables[0].need().module if tables else None
+    # The image may name the driver's branch beside its demand: those of data centres run with it.
+    branches = [(int(one["first"]), int(one["end"])) for one in _ALTERNATIVE.finditer(shown[0].text)]
+    if tables and not (module is not None and any(first <= module.major < end for first, end in branches)):
+        yield finding(TOO_NEW, shown, tables[0].some()[:1], lines, version=wanted.text)
 
 
 def image_for_a_later_board(case: Case) -> Iterator[Clue]:

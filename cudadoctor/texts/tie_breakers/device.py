@@ -53,10 +53,6 @@ def _mode_in_lists(case: Case) -> Quotes:
     return next((fact.some()[:1] for fact, shown in modes if any(map(_EXCLUSIVE.match, shown))), ())
 
 
-def _prohibited(case: Case) -> Quotes:
-    return next((fact.line_of(gpu.line) for fact, gpu in case.gpus_of_tables() if (gpu.compute_mode or "").lower() == "prohibited"), ())
-
-
 # ---------------------------------------------------------------- MIG
 def mig_name(case: Case) -> Iterator[Clue]:
     """A MIG instance is named and CUDA finds no device: nvidia-smi -L says whether there are others, or none at all."""
@@ -111,14 +107,6 @@ def policy(case: Case) -> Iterator[Clue]:
     inside = case.says("rootless") or (case.says("selinux") if _in_container(case, lines) else ())
     if inside:
         yield finding(POLICY, lines, inside)
-
-
-def closed_nodes(case: Case) -> Iterator[Clue]:
-    """Nothing is stated, and a listing shows a node that not everybody may open."""
-    found = case.facts.there(DEVICE_NODES)
-    closed = next((node for node in needed(found.need()) if node.mode[7:9] != "rw"), None) if found is not None and not case.said else None
-    if found is not None and closed is not None:
-        yield finding(PERMISSION, found.line_of(closed.line)[:1], basis="suspected")
 
 
 def _open_to_user(case: Case) -> Quotes:
@@ -197,8 +185,6 @@ TIES = (
     joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
     # The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set.
     joined(MODE, suspects(MODE, words=_BUSY), beside=((_mode_in_tables, _mode_in_lists, "compute-mode"),)),
-    # No program can make a context there, whatever it says itself.
-    joined(MODE, _prohibited),
     # Older drivers have no code of their own for MPS: the device is unavailable (46) where programs are sent to a daemon.
     joined(
         MPS,
@@ -208,7 +194,7 @@ TIES = (
         unless=(_mode_in_tables,),
         basis="suspected",
     ),
-    *(mig_name, mig_on, policy, closed_nodes, hidden_by_unit, only_uvm_missing),
+    *(mig_name, mig_on, policy, hidden_by_unit, only_uvm_missing),
     # Programs run without copies between GPUs, and the counters of an NVLink show many errors: it is the link.
     joined(NVLINK, suspects(NVLINK, words=_COUNTED), beside=(states(PEER),)),
     # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.

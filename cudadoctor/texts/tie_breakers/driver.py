@@ -6,30 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.reading import Quotes, event_line, module_named
+from cudadoctor.checks.reading import Quotes, event_line
 from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Key
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DKMS,
-    DRIVER_PACKAGES,
-    KERNEL,
-    KERNEL_LOG,
-    LOADED_DRIVER,
-    MODULE_FILES,
-    MODULES,
-    NAMED_GPUS,
-    PCI,
-    SECURE_BOOT,
-    TEGRA,
-)
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, KERNEL_LOG, LOADED_DRIVER, MODULE_FILES, MODULES, PCI, SECURE_BOOT, TEGRA
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects, there
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
-CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
+PLATFORM = "driver-wrong-platform"
 VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 _YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
@@ -43,7 +31,6 @@ _PREBUILT = lazy(
 _BUILDS_ITSELF = lazy(
     r"^(?:nvidia-(?:dkms|kernel-(?:source|dkms))|akmod-nvidia|dkms-nvidia|nvidia-open-dkms|kmod-nvidia-(?:latest|open)-dkms)"
 )
-_DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3})\b")
 _DESKTOP_PACKAGE = lazy(r"(?<![\w-])(?:nvidia-(?:driver|utils|dkms|headless|compute-utils)-\d{3}|cuda-drivers)")
 _ID = lazy(r"\b10de:([0-9a-f]{4})\b")
 _OF_TEGRA = lazy(r"\d-tegra\b")
@@ -66,15 +53,6 @@ def module_not_found(case: Case) -> Iterator[Clue]:
         yield finding(MISSING, lines, trace)
     elif packages is not None and case.ask(traces.package) is not None:
         yield finding(NOT_INSTALLED, lines, packages.some()[:1])
-
-
-def desktop_packages_on_jetson(case: Case) -> Iterator[Clue]:
-    """A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command."""
-    typed = tuple(quote for quote in case.says("linux-driver") if _DESKTOP_PACKAGE.search(quote.text))
-    board, listed = case.says("jetson"), case.says("desktop-package") or typed
-    lines = case.suspected(*_NOT_FOUND_ON_JETSON)
-    if lines and board and listed and not case.says("jetson-thor") and not case.settled:
-        yield finding(PLATFORM, lines, board, listed)
 
 
 def _built_for_this_kernel(case: Case) -> Quotes:
@@ -103,19 +81,12 @@ def built_for_other_kernels(case: Case) -> Iterator[Clue]:
     if gone:
         yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=release)
         return
-    if case.ask(module_named, "nvidia") or case.ask(traces.dkms_entry):
+    if case.module("nvidia") or case.ask(traces.dkms_entry):
         return
-    built = [*_kernels_of_files(case), *_kernels_of_packages(case)]
-    if built and not any(_same_kernel(one, release) for one, _ in built):
+    files = [(fact, file) for fact in case.facts.all(MODULE_FILES) for file in fact.value or () if traces.is_driver_module(file)]
+    built = [*((file.kernel or "", fact.lines_with(file.path)[:1]) for fact, file in files), *_kernels_of_packages(case)]
+    if built and not any(release.startswith(one) for one, _ in built):  # where a folder names none, it may be this one
         yield finding(MISSING, lines, kernel.some()[:1], built[0][1], kernel=release)
-
-
-def _kernels_of_files(case: Case) -> Iterator[tuple[str, Quotes]]:
-    """The kernels for which the text shows a file of NVIDIA's module."""
-    for fact in case.facts.all(MODULE_FILES):
-        for file in fact.value or ():
-            if traces.is_driver_module(file):
-                yield file.kernel or "", fact.lines_with(file.path)[:1]
 
 
 def _kernels_of_packages(case: Case) -> Iterator[tuple[str, Quotes]]:
@@ -128,20 +99,6 @@ def _kernels_of_packages(case: Case) -> Iterator[tuple[str, Quotes]]:
             named = _PREBUILT.match(package.name)
             if named is not None and traces.is_driver_package(package):
                 yield named["kernel"], fact.line_of(package.line)
-
-
-def _same_kernel(one: str, release: str) -> bool:
-    """Whether a kernel that a package or a folder names is this one; where it names none it may be."""
-    return not one or release.startswith(one)
-
-
-def secure_boot_on(case: Case) -> Iterator[Clue]:
-    """No contact with a driver that is installed, on a machine whose firmware checks signatures."""
-    lines, found = case.suspected(REFUSED), case.facts.there(SECURE_BOOT)
-    if not lines or found is None or not found.value or case.stated(NOUVEAU):
-        return
-    installed = _built_for_this_kernel(case)
-    yield finding(REFUSED, lines, found.some()[:1], installed, basis="derived" if installed else "suspected")
 
 
 def none_on_the_bus(case: Case) -> Iterator[Clue]:
@@ -180,18 +137,15 @@ def is_young(family: Architecture, branch: int | None) -> bool:
     return branch is not None and first is not None and branch < first + _YOUNG
 
 
-def _branch(text: str | None) -> int | None:
-    return int(text.split(".")[0]) if text is not None and text[:3].isdigit() else None
-
-
 def not_supported(case: Case) -> Iterator[Clue]:
     """The driver refuses a PCI id: newer than its branch, older, or known to it (then a virtual machine or a power switch is behind it)."""
     lines = case.suspected(TOO_OLD, words=_NOT_SUPPORTED)
     device, release = case.value_of(TOO_OLD, "device"), case.value_of(TOO_OLD, "release")
-    branch, family = _branch(release), _architecture(device, case)
-    if not lines or branch is None or device is None:
+    family = _architecture(device, case)
+    if not lines or release is None or not release[:3].isdigit() or device is None:
         return
-    values = {"device": device.lower(), "driver": release or "", "branch": str(branch)}
+    branch = int(release.split(".")[0])
+    values = {"device": device.lower(), "driver": release, "branch": str(branch)}
     if family is None or (cause := unfit(family, branch)) is not None:
         named = {"architecture": family.name} if family is not None else {}
         yield finding(TOO_OLD if family is None else cause or "", lines, values={**values, **named})
@@ -229,14 +183,8 @@ def installed(case: Case) -> traces.Installed | None:
 _LOADED = there(LOADED_DRIVER)
 
 
-def _jetson(case: Case) -> Quotes:
-    named = case.facts.there(NAMED_GPUS)
-    boards = (gpu.line for gpu in named.need() if "Jetson" in (gpu.name or "")) if named is not None else ()
-    return next((named.line_of(line) for line in boards), ()) if named is not None else ()
-
-
-def _listed_module(case: Case) -> Quotes:
-    return case.ask(module_named, "nvidia") or ()
+def _desktop_typed(case: Case) -> Quotes:
+    return tuple(quote for quote in case.says("linux-driver") if _DESKTOP_PACKAGE.search(quote.text))
 
 
 def _held_by_nouveau(case: Case) -> Quotes:
@@ -265,19 +213,33 @@ def _without_uvm(case: Case) -> Quotes:
 
 TIES = (
     module_not_found,
-    # Packages of the driver for desktops and servers do not go together on a Jetson: they do not belong there at all.
-    joined(PLATFORM, states(CONFLICT, words=_DESKTOP_DRIVER), beside=(_jetson,)),
-    desktop_packages_on_jetson,
+    # A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command.
+    joined(
+        PLATFORM,
+        suspects(*_NOT_FOUND_ON_JETSON),
+        beside=("jetson", ("desktop-package", _desktop_typed)),
+        unless=("jetson-thor",),
+        unsettled=True,
+    ),
     # The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own.
     joined(PLATFORM, states("driver-build-failed", words=_OF_TEGRA)),
-    secure_boot_on,
+    # No contact with a driver that is installed, on a machine whose firmware checks signatures.
+    joined(REFUSED, suspects(REFUSED), beside=(there(SECURE_BOOT), _built_for_this_kernel), unless_stated=(NOUVEAU,)),
+    joined(
+        REFUSED,
+        suspects(REFUSED),
+        beside=(there(SECURE_BOOT),),
+        unless=(_built_for_this_kernel,),
+        unless_stated=(NOUVEAU,),
+        basis="suspected",
+    ),
     built_for_other_kernels,
     # No contact with the driver, although its module for the running kernel exists.
     joined(
         NOT_LOADED,
         suspects(NOT_LOADED, words=_NO_CONTACT),
         beside=(_built_for_this_kernel,),
-        unless=(_LOADED, _listed_module),
+        unless=(_LOADED, lambda case: case.module("nvidia")),
     ),
     # NVIDIA's module found no device that it may have, and the kernel's lines before it show nouveau on a GPU.
     joined(NOUVEAU, suspects(NOUVEAU, words=_NONE_TO_HAVE), beside=(_held_by_nouveau,), unless=(_LOADED,), driver="nouveau"),
@@ -287,15 +249,6 @@ TIES = (
     joined("vfio-bound", suspects("vfio-bound"), beside=("ids-for-guests", _all_for_guests), unsettled=True),
     # The driver's library is not found, and Windows drives the display with its own basic driver.
     joined(NOT_INSTALLED, states("libcuda-missing"), suspects(NOT_INSTALLED), beside=("basic-adapter",)),
-    # No contact with the driver, and the text says that its modules were taken out by hand.
-    joined(
-        NOT_LOADED,
-        suspects(NOT_LOADED, words=_NO_CONTACT),
-        beside=("unloaded",),
-        unless=(_LOADED,),
-        unsettled=True,
-        basis="suspected",
-    ),
     none_on_the_bus,
     # An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them.
     joined("uvm-unavailable", suspects("uvm-unavailable"), beside=(_without_uvm,)),

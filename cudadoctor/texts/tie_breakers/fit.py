@@ -16,17 +16,7 @@ from cudadoctor.inventory.devices import same_address
 from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DKMS,
-    DRIVER_PACKAGES,
-    FRAMEWORKS,
-    LOADED_DRIVER,
-    NAMED_DRIVERS,
-    SMI,
-    TEGRA,
-    WSL,
-    NamedDrivers,
-)
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, LOADED_DRIVER, NAMED_DRIVERS, SMI, TEGRA, WSL, NamedDriver, NamedDrivers
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.texts.tie_breakers.case import Case, finding, joined, suspects
 from cudadoctor.texts.tie_breakers.driver import installed, is_young, unfit
@@ -71,19 +61,16 @@ def misfit(case: Case) -> Iterator[Clue]:
     if gpu is None or (case.said and not lines):
         return
     family = gpu.architecture
-    driver = _driver(case) or (None if case.said else _unfit(family, case)) or _Driver(None, None, ())
+    # Where a text says nothing else and speaks of several branches: the one that does not drive this GPU.
+    others = [] if case.said else [one for one in _words(case).drivers if unfit(family, one.branch)]
+    driver = _driver(case) or next((_spoken_of(case, one) for one in others), None) or _Driver(None, None, ())
+    modules = [entry.name for entry in case.facts.value(DRIVER_PACKAGES) or () if _MODULES.match(entry.name) and entry.state[:1] != "r"]
     # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
     shown = bool(lines) and gpu.listed and driver.shown
     for cause in _fits(family, driver, case.suspected("gpu-init-failed", words=_NO_DEVICE) or case.suspected(TOO_OLD, words=_UNSUPPORTED)):
-        sure = shown and (unfit(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(case)))
+        sure = shown and (unfit(family, driver.branch) or (cause == UNSUPPORTED and modules and all("-open" in name for name in modules)))
         basis: Basis = "derived" if sure else "suspected"
         yield finding(cause, lines, driver.quotes, gpu.quotes, basis=basis, values=_values(family, cause))
-
-
-def _open_packages(case: Case) -> bool:
-    """Whether the modules that are installed as packages are the open ones, and these alone."""
-    modules = [entry.name for entry in case.facts.value(DRIVER_PACKAGES) or () if _MODULES.match(entry.name) and entry.state[:1] != "r"]
-    return bool(modules) and all("-open" in name for name in modules)
 
 
 def one_of_several(case: Case) -> Iterator[Clue]:
@@ -119,20 +106,17 @@ def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str
 
 def _gpu(case: Case) -> _Family | None:
     """The one architecture of the text's GPUs: from a listing of the bus, products that it names, or a chip's code name."""
-    found: dict[str, _Family] = {}
-    for gpu in case.gpus:
-        family = architecture_of(gpu, case.knowledge)
-        if family is not None:
-            found.setdefault(family.id, _Family(family, gpu.quotes[:1], listed=True))
-    for named in gpus_named(case) if not found else ():
-        family = case.knowledge.architecture_of(named.capability)
-        if family is not None:
-            found.setdefault(family.id, _Family(family, named.quotes))
-    for chip in _words(case).chips if not found else ():
-        family = case.knowledge.architecture_of_chip(case.knowledge.chip_by_name(chip.name))
-        if family is not None:
-            found.setdefault(family.id, _Family(family, case.facts[NAMED_DRIVERS].line_of(chip.line)))
-    return next(iter(found.values())) if len(found) == 1 else None
+    known, words = case.knowledge, case.facts.there(NAMED_DRIVERS)
+    chips = [(chip.name, words.line_of(chip.line)) for chip in words.need().chips] if words is not None else []
+    for named, listed in (
+        ([(architecture_of(gpu, known), gpu.quotes[:1]) for gpu in case.gpus], True),
+        ([(known.architecture_of(gpu.capability), gpu.quotes) for gpu in gpus_named(case)], False),
+        ([(known.architecture_of_chip(known.chip_by_name(name)), quotes) for name, quotes in chips], False),
+    ):
+        found = {family.id: _Family(family, quotes, listed) for family, quotes in reversed(named) if family is not None}
+        if found:
+            return found.popitem()[1] if len(found) == 1 else None
+    return None
 
 
 def _driver(case: Case) -> _Driver | None:
@@ -149,17 +133,11 @@ def _driver(case: Case) -> _Driver | None:
     branches = {entry.branch for entry in words.drivers if entry.branch is not None}
     if len(branches) > 1 or not words.drivers:
         return None
-    fact = case.facts[NAMED_DRIVERS]
-    entry = next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0])
-    return _Driver(entry.branch, is_open, fact.line_of(entry.line)[:1])
+    return _spoken_of(case, next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0]), is_open)
 
 
-def _unfit(family: Architecture, case: Case) -> _Driver | None:
-    """Where a text speaks of several branches: the one that does not drive this GPU."""
-    for entry in _words(case).drivers:
-        if unfit(family, entry.branch):
-            return _Driver(entry.branch, None, case.facts[NAMED_DRIVERS].line_of(entry.line)[:1])
-    return None
+def _spoken_of(case: Case, entry: NamedDriver, is_open: bool | None = None) -> _Driver:
+    return _Driver(entry.branch, is_open, case.line(NAMED_DRIVERS, entry.line))
 
 
 def _words(case: Case) -> NamedDrivers:
@@ -178,19 +156,16 @@ def _elsewhere(case: Case) -> bool:
 # ---------------------------------------------------------------- beside the driver
 def two_sides(case: Case) -> Iterator[Clue]:
     """A module is loaded, the packages of the user-space side are of another release, and the text complains of a GPU that is not used."""
-    loaded, packages, framework = case.facts.there(LOADED_DRIVER), case.facts.there(DRIVER_PACKAGES), case.facts.value(FRAMEWORKS)
+    loaded, packages = case.facts.there(LOADED_DRIVER), case.facts.there(DRIVER_PACKAGES)
     if loaded is None or packages is None or _works(case) or case.settled:
         return
     for entry in packages.need():
         release = _RELEASE.search(entry.version)
         if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.need().version):
-            refused = framework is not None and framework.available is False
-            mixed = next(
-                (clue.values["repository"] for clue in packages_conflict(case.facts, case.knowledge) if "repository" in clue.values), None
-            )
-            basis: Basis = "derived" if case.said or refused or mixed is not None else "suspected"
-            values = {"repository": mixed} if mixed is not None else {}
-            yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis, values=values)
+            conflicts = packages_conflict(case.facts, case.knowledge)
+            mixed = next(({"repository": clue.values["repository"]} for clue in conflicts if "repository" in clue.values), {})
+            basis: Basis = "derived" if case.said or case.framework.available is False or mixed else "suspected"
+            yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis, values=mixed)
             return
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
+from operator import itemgetter
 
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
+from cudadoctor.model.values import PROCESSES, SMI, SmiCsv
 from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joined, suspects
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
@@ -17,7 +19,6 @@ LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", 
 _LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
 _STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure|init failure")
 _WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
-_LAUNCH_FAILED = codes("cuda 719")
 _BAD_ADDRESS = codes("cuda 700", "cuda 716", words=r"(?i)invalid __|illegal|misaligned|out of bounds")
 _SCREEN = lazy(r"(?i)screen|display driver|黑屏")
 _SECONDS = lazy(r"\bafter (?:\w{1,8} ){0,2}~?(?P<seconds>\d{1,2}(?:\.\d{1,3})?) ?s(?:ec\w{0,5})?\b")
@@ -25,10 +26,13 @@ SHORTEST_WATCH, LONGEST_WATCH = 1.5, 15.0  # seconds that a watchdog lets a kern
 _OUT_OF_MEMORY = codes("cuda 2", words=r"(?i)out.of.memory|_STATUS_ALLOC_FAILED")
 # PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
 _PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
-_ALLOC_STATUS = lazy(r"_STATUS_ALLOC_FAILED")
 _PYTHON = lazy(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
 _NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
 _SERVICE = lazy(r"/(?:usr|opt|s?bin)/")
+_GONE = lazy(r"^\[Not Found\]$")  # a name that may not be read is written in another way
+_HELD = lazy(r"^(\d{4,7})(?: MiB)?$")  # from 1000 MiB on
+_RAN_OUT = codes("cuda 2", words=r"(?i)out.of.memory")
+MIB = 1 << 20
 IDLE = 600  # MiB in use, the driver's own reserve with it, that an idle GPU does not reach
 NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory
@@ -45,17 +49,19 @@ def forked(case: Case) -> Iterator[Clue]:
         yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
 
 
-def killed_by_the_watchdog(case: Case) -> Iterator[Clue]:
-    """A launch failure (719) after some seconds where the display's watchdog is on, or with a screen that went black: no bad address."""
-    lines = case.stated(FAULT, words=_LAUNCH_FAILED)
-    if not lines or case.stated(FAULT, words=_BAD_ADDRESS):
-        return
-    watched, screen = case.says("watched"), case.says("display-reset")
-    seconds = _SECONDS.search(lines[0].text)
-    if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
-        yield finding(TIMEOUT, lines, watched)
-    elif any(_SCREEN.search(quote.text) for quote in screen):
-        yield finding(TIMEOUT, lines, screen)
+def _launch_failed(case: Case) -> Quotes:
+    """719, and no bad address."""
+    return () if case.stated(FAULT, words=_BAD_ADDRESS) else case.stated(FAULT, words=codes("cuda 719"))
+
+
+def _after_a_while(case: Case) -> Quotes:
+    """The same after as many seconds as a watchdog lets a kernel run, with what the failure itself takes."""
+    seconds = [float(found["seconds"]) for quote in _launch_failed(case) if (found := _SECONDS.search(quote.text)) is not None]
+    return _launch_failed(case) if seconds and SHORTEST_WATCH <= seconds[0] <= LONGEST_WATCH else ()
+
+
+def _black_screen(case: Case) -> Quotes:
+    return tuple(quote for quote in case.says("display-reset") if _SCREEN.search(quote.text))
 
 
 # ---------------------------------------------------------------- whose memory
@@ -70,13 +76,6 @@ def whose_memory(case: Case) -> Iterator[Clue]:
         yield finding(OTHERS, lines, basis="suspected")
 
 
-def alloc_failed(case: Case) -> Iterator[Clue]:
-    """cuBLAS and cuDNN could not have the memory for their handle: memory is suspected before the library is."""
-    lines = next((clue.quotes[:1] for clue in case.said for quote in clue.quotes if _ALLOC_STATUS.search(quote.text)), ())
-    if lines:
-        yield finding(OWN, lines, basis="suspected")
-
-
 def _mebibytes(value: str) -> int | None:
     found = _NUMBER.match(value)
     return int(found[1]) if found is not None else None
@@ -85,57 +84,47 @@ def _mebibytes(value: str) -> int | None:
 def _by_lists(case: Case, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
     for fact in case.lists():
-        held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
+        pids, sizes = fact.need().column("pid") or (), fact.need().column("used_gpu_memory", "used_memory") or ()
+        held = [(size, pid) for pid, shown in zip(pids, sizes, strict=False) if pid.isdecimal() and (size := _mebibytes(shown)) is not None]
         if held:
-            pid, size = max(held, key=lambda entry: entry[1])
-            gone = _gone(case, pid)
-            if gone:
-                yield finding(ZOMBIE, fact.lines_with(pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
-                return
-            yield finding(OTHERS, lines, fact.lines_with(pid)[:1], pid=pid, memory=f"{size} MiB")
+            size, pid = max(held, key=itemgetter(0))
+            yield _held(case, lines, pid, size, fact.lines_with(pid)[:1])
             return
     for fact in case.lists():
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
-        if used <= max(IDLE, (1 - NEARLY_ALL) * total):
+        if _is_idle(used, total):
             yield finding(OWN, lines, fact.lines_with(str(used))[:1])
         elif case.nobody_computes() and not case.marks and not case.wsl:
             yield finding(ZOMBIE, fact.lines_with(str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
 
-def _gone(case: Case, pid: str) -> Quotes:
-    """A look for this process that found none. In a container the numbers are the host's and say nothing."""
-    shown = case.says("gone") if not case.container and not case.in_wsl else ()
-    return tuple(quote for quote in shown if re.search(rf"\b{pid}\b", quote.text))
-
-
-def _processes(table: SmiCsv) -> list[tuple[str, int | None]]:
-    pids = table.column("pid")
-    sizes = table.column("used_gpu_memory", "used_memory")
-    if pids is None or sizes is None:
-        return []
-    return [(pid, _mebibytes(size)) for pid, size in zip(pids, sizes, strict=True) if pid.isdecimal()]
+def _held(case: Case, lines: Quotes, pid: str, size: int, shown: Quotes) -> Clue:
+    """What a process of another means, and one that is looked for and gone. In a container the numbers are the host's and say nothing."""
+    asked = case.says("gone") if not case.container and not case.in_wsl else ()
+    if gone := tuple(quote for quote in asked if re.search(rf"\b{pid}\b", quote.text)):
+        return finding(ZOMBIE, shown, gone, lines, memory=f"{size} MiB", state="not found")
+    return finding(OTHERS, lines, shown, pid=pid, memory=f"{size} MiB")
 
 
 def _memory(table: SmiCsv) -> tuple[int | None, int | None]:
     """What is in use and what there is, of the fullest GPU of the list."""
-    used, free, total = (table.column(f"memory.{name}") for name in ("used", "free", "total"))
-    best: tuple[int | None, int | None] = (None, None)
-    for index, whole in enumerate(total or ()):
-        size = _mebibytes(whole)
-        taken = _mebibytes(used[index]) if used is not None else None
-        if taken is None and free is not None and size is not None and (left := _mebibytes(free[index])) is not None:
-            taken = size - left
-        if taken is not None and size and (best[0] is None or taken > best[0]):
-            best = (taken, size)
-    return best
+    columns = (table.column(f"memory.{name}") for name in ("used", "free", "total"))
+    found = []
+    for row in zip_longest(*(column or () for column in columns), fillvalue=""):
+        used, free, total = map(_mebibytes, row)
+        if used is None and free is not None and total is not None:
+            used = total - free
+        if used is not None and total:
+            found.append((used, total))
+    return max(found, key=itemgetter(0), default=(None, None))
 
 
-def _idle(gpu: SmiGpu) -> bool:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    return used is not None and bool(total) and used <= max(IDLE << 20, (1 - NEARLY_ALL) * (total or 0))
+def _is_idle(used: float, total: float) -> bool:
+    """Both in MiB."""
+    return used <= max(IDLE, (1 - NEARLY_ALL) * total)
 
 
 def _by_table(case: Case, lines: Quotes) -> Iterator[Clue]:
@@ -146,18 +135,15 @@ def _by_table(case: Case, lines: Quotes) -> Iterator[Clue]:
             continue
         earlier = lines[0].first is not None and first < lines[0].first
         total = max((gpu.memory_total_bytes or 0 for gpu in table.gpus), default=0)
-        if total and all(_idle(gpu) for gpu in table.gpus):
+        sizes = [(gpu.memory_used_bytes, gpu.memory_total_bytes) for gpu in table.gpus]
+        if total and all(used is not None and whole and _is_idle(used / MIB, whole / MIB) for used, whole in sizes):
             yield finding(OWN, lines, fact.line_of(table.gpus[0].line))
             return
         for entry in table.processes:
             size = entry.memory_bytes or 0
             if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
                 shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
-                gone = _gone(case, str(entry.pid))
-                if gone:
-                    yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
-                    return
-                yield finding(OTHERS, lines, (shown,), pid=str(entry.pid), memory=f"{size >> 20} MiB")
+                yield _held(case, lines, str(entry.pid), size // MIB, (shown,))
                 return
 
 
@@ -202,13 +188,52 @@ def left_over(case: Case) -> Iterator[Clue]:
             yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
 
 
+def _on_a_host(case: Case) -> bool:
+    """Whether all processes of the machine are seen: a container, WSL and Windows show none of them, or not all."""
+    return not (case.container or case.in_wsl or case.says("windows") or case.says("notebook"))
+
+
+def held_by_what_is_gone(case: Case) -> Iterator[Clue]:
+    """Memory ran out, and nvidia-smi lists a process with much memory whose program it does not find any more."""
+    lines = case.stated(OTHERS) or case.suspected(OTHERS, words=_RAN_OUT)
+    if not lines or not _on_a_host(case):
+        return
+    for fact in case.lists():
+        names, sizes = fact.need().column("process_name", "name"), fact.need().column("used_gpu_memory", "used_memory")
+        for name, size in zip(names or (), sizes or (), strict=False):
+            if _GONE.match(name) and (held := _HELD.match(size)) is not None:
+                yield finding(ZOMBIE, fact.lines_with(size)[:1], lines, memory=f"{held[1]} MiB", state="not found")
+                return
+
+
+def full_after_the_end(case: Case) -> Iterator[Clue]:
+    """A program was cut off, and a table shows a GPU with much memory in use and no process at all."""
+    ended = case.says("cut-off")
+    if not ended or case.settled or not _on_a_host(case):
+        return
+    shown = full_of_nobody(case)
+    if shown is not None:
+        yield finding(ZOMBIE, shown.table.line_of(shown.gpu.line), ended, basis="suspected")
+
+
 TIES = (
-    *(left_over, nobody_is_listed),
+    # Out of memory without figures, and the text says that nobody else uses the card: the program's own need comes first.
+    joined(
+        OWN,
+        suspects(OWN, words=_RAN_OUT),
+        beside=("alone",),
+        unless=("held", "left-over", "nobody-listed"),
+        unless_stated=(OWN, OTHERS, ZOMBIE),
+        basis="suspected",
+    ),
+    *(held_by_what_is_gone, full_after_the_end, left_over, nobody_is_listed),
     # An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible.
     joined(LAUNCH, suspects(LAUNCH, words=_LAUNCH_CALL)),
     forked,
     # An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed.
     joined(TIMEOUT, suspects("uvm-unavailable", words=_WAITING_CALL), beside=("display-reset",)),
     joined((TIMEOUT, FAULT), suspects("uvm-unavailable", words=_WAITING_CALL), unless=("display-reset",), basis="suspected"),
-    *(killed_by_the_watchdog, whose_memory, alloc_failed),
+    joined(TIMEOUT, _after_a_while, beside=("watched",)),
+    joined(TIMEOUT, _launch_failed, beside=(_black_screen,)),
+    whose_memory,
 )

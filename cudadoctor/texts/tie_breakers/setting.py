@@ -7,7 +7,7 @@ that leaves open what they decide, and both are quoted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.container import linux_packages
@@ -15,22 +15,11 @@ from cudadoctor.checks.node_access import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
-from cudadoctor.model.facts import Fact, Quote
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DEVICE_NODES,
-    ENVIRONMENT,
-    FRAMEWORKS,
-    LADDER,
-    LOADED_DRIVER,
-    OFFERED_GPUS,
-    PCI,
-    SMI,
-    DeviceNodes,
-    Start,
-)
-from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
+from cudadoctor.model.values import DEVICE_NODES, ENVIRONMENT, LADDER, LOADED_DRIVER, OFFERED_GPUS, PCI, SMI
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects, there
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
@@ -58,13 +47,6 @@ LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "d
 _TOO_OLD = codes("cuda 35")
 
 
-def built_for_amd(case: Case) -> Iterator[Clue]:
-    """libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine."""
-    lines, shown = case.suspected(LIBCUDA), case.says("rocm-build")
-    if lines and shown and not case.settled:
-        yield finding(NO_GPU, shown, lines, basis="suspected")
-
-
 # ---------------------------------------------------------------- containers
 def not_asked_for(case: Case) -> Iterator[Clue]:
     """The driver's libraries or devices are not found, in a container that was started without asking for a GPU.
@@ -76,14 +58,15 @@ def not_asked_for(case: Case) -> Iterator[Clue]:
         return
     starts = case.setting.containers
     asked = "gpu-asked" in case.setting.words
-    lines = _nothing_there(case)
+    lines = case.stated(LIBCUDA) or case.suspected(NO_ACCESS) or case.no_smi()
     if not lines:
         if starts and not asked and not case.settled:
             yield finding(NO_ACCESS, case.shown(starts[-1].line), basis="suspected")
         return
     if not case.container or case.says("no-wsl-libs") or case.stated(CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
-    start = _start_before(starts, lines[0])
+    above = [start for start in starts if start.line <= (lines[0].first or 0)]
+    start = next(reversed(above or starts), None)  # of the container in which the line was printed
     if case.says("void"):
         yield finding(NO_ACCESS, lines, case.says("void"))
     elif start is not None:
@@ -104,20 +87,9 @@ def _smi_inside(case: Case) -> Quotes:
     return merged(inside, below) if below or _WORKS.search(inside[0].text) else ()
 
 
-def _nothing_there(case: Case) -> Quotes:
-    """What a container without a GPU says: no libcuda, no libnvidia-ml, no nvidia-smi, no device."""
-    return case.stated(LIBCUDA) or case.suspected(NO_ACCESS) or no_smi(case)
-
-
-def no_smi(case: Case) -> Quotes:
-    """A shell, or an engine that was to start it, found no nvidia-smi."""
-    absent = [fact for fact in case.facts.all(SMI) if fact.value is None]
-    return absent[0].some()[:1] if absent else case.says("no-smi")
-
-
 def no_smi_at_all(case: Case) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
-    lines = no_smi(case)
+    lines = case.no_smi()
     shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in case.facts.all(key))  # type: ignore[misc]
     bus = case.facts.value(PCI)
     without = bus is not None and not bus.nvidia_gpus
@@ -135,27 +107,20 @@ def no_smi_at_all(case: Case) -> Iterator[Clue]:
         yield finding(cause, lines, basis="suspected")
 
 
-def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
-    """The command that started the container in which a line was printed: the last above it, else the last of the text."""
-    above = [start for start in starts if quote.first is not None and start.line <= quote.first]
-    return (above or list(starts) or [None])[-1]  # type: ignore[list-item]
-
-
 def passed_in(case: Case) -> Iterator[Clue]:
     """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
     lines = case.suspected(NO_ACCESS)
     nodes = case.facts.get(DEVICE_NODES)
-    if not lines or not case.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
+    if not lines or not case.container or not isinstance(nodes, Fact):
+        return
+    listed = nodes.value
+    if listed is not None and (listed.nodes or not any(map(listed.said_absent, (CONTROL, FIRST)))):
         return
     library = next((shown[:1] for file, shown in case.libcuda_files() if of_the_driver(file.path)), ())
     if library:
         yield finding(NODES, lines, nodes.some()[:1], library)
     elif case.says("no-libcuda"):
         yield finding(NO_ACCESS, lines, nodes.some()[:1], case.says("no-libcuda"))
-
-
-def _no_nodes(nodes: DeviceNodes | None) -> bool:
-    return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
 
 
 def lost_where_it_runs(case: Case) -> Iterator[Clue]:
@@ -172,13 +137,6 @@ def lost_where_it_runs(case: Case) -> Iterator[Clue]:
 
 
 # ---------------------------------------------------------------- WSL
-def blocked_elsewhere(case: Case) -> Iterator[Clue]:
-    """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
-    lines, loaded = case.suspected(WSL_GPU, words=_BLOCKED), case.facts.there(LOADED_DRIVER)
-    if lines and loaded is not None and not case.in_wsl and not case.settled:
-        yield finding(NODES, lines, loaded.some()[:1])
-
-
 def in_wsl(case: Case) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
     if not case.in_wsl:
@@ -186,18 +144,18 @@ def in_wsl(case: Case) -> Iterator[Clue]:
     blocked = case.suspected(WSL_GPU, words=_BLOCKED)
     if blocked:
         yield finding(WSL_GPU, blocked, case.in_wsl)
-    lines = case.suspected("driver-not-loaded", words=_NO_DRIVER) or case.suspected("driver-not-installed", words=_NO_DRIVER)
+    lines = case.suspected("driver-not-loaded", "driver-not-installed", words=_NO_DRIVER)
     nothing = lines or blocked or case.stated(LIBCUDA) or case.suspected(WSL_GPU, words=_NO_DEVICE)
     packages = case.stated(*LINUX_DRIVER_FAULTS) or linux_packages(case.facts) or (case.says("driver-history") if nothing else ())
     if packages:
         yield finding(WSL_DRIVER, packages, case.in_wsl)
-    old = case.wsl_1
-    if old and nothing:
-        yield finding(WSL_GPU, nothing, old)
-    elif lines and case.says("linux-driver"):
-        yield finding(WSL_DRIVER, lines, case.says("linux-driver"), case.in_wsl)
-    elif case.says("linux-driver") and (unknown := case.suspected("uvm-unavailable", words=_UNKNOWN_CUDA)) and not case.settled:
-        yield finding(WSL_DRIVER, unknown, case.says("linux-driver"), case.in_wsl, basis="suspected")
+    by_hand = case.says("linux-driver")
+    if nothing and case.wsl_1:
+        yield finding(WSL_GPU, nothing, case.wsl_1)
+    elif lines and by_hand:
+        yield finding(WSL_DRIVER, lines, by_hand, case.in_wsl)
+    elif by_hand and (unknown := case.suspected("uvm-unavailable", words=_UNKNOWN_CUDA)) and not case.settled:
+        yield finding(WSL_DRIVER, unknown, by_hand, case.in_wsl, basis="suspected")
     elif nothing and case.says("linux-libcuda"):
         yield finding(WSL_DRIVER, nothing, case.says("linux-libcuda"), case.in_wsl)
     elif nothing and case.says("no-wsl-libs"):
@@ -217,46 +175,32 @@ def job_without_gpu(case: Case) -> Iterator[Clue]:
     if lines and jobs and not any(start.asks for start in jobs):
         yield finding(SCHEDULER, case.shown(jobs[-1].line), lines)
     elif case.says("batch") and not any(start.asks for start in jobs):
-        lines = (
-            case.suspected(SCHEDULER, words=_NO_DEVICE)
-            or case.suspected(HIDES, words=_NO_DEVICE)
-            or case.suspected("driver-not-loaded", words=_NO_DRIVER)
-        )
+        lines = case.suspected(SCHEDULER, HIDES, words=_NO_DEVICE) or case.suspected("driver-not-loaded", words=_NO_DRIVER)
         if lines:
             yield finding(SCHEDULER, lines, case.says("batch"), basis="suspected")
-
-
-def held_by_the_job(case: Case) -> Iterator[Clue]:
-    """No device, and the scheduler's own list of what the job holds has no GPU."""
-    lines = case.suspected(HIDES, words=_NO_DEVICE) or case.suspected(SCHEDULER, words=_NO_DEVICE)
-    held = tuple(quote for one in case.said if one.cause == SCHEDULER and one.basis == "stated" and one.advice for quote in one.quotes)
-    if lines and held:
-        yield finding(SCHEDULER, held[:1], lines)
 
 
 def written_value(case: Case) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
     value, shown = _value(case)
-    lines = case.suspected(INVALID, words=_NO_DEVICE) or (() if case.said else case.says("none-counted") or _none_available(case))
+    lines = case.suspected(INVALID, words=_NO_DEVICE) or (() if case.said else case.says("none-counted") or case.sees_gpu(available=False))
     if value is None and lines and case.says("visible-placeholder"):
         yield finding(HIDES, lines, case.says("visible-placeholder"), basis="suspected")
     if value is None:
         return
+    values = {"variable": VARIABLE, "value": value}
     if case.setting.jobs:
         yield from _over_the_job(case, lines)
         return
     if not lines:
         if resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
-            # Code 3: a binding that passed over what cuInit case.said and goes on. Or nothing is case.said at all.
+            # Code 3: a binding that passed over what cuInit said and goes on. Or nothing is said at all.
             refused = case.suspected("program-forked-after-init")
             if refused or not case.said:
-                yield finding(
-                    HIDES, refused, shown, basis="derived" if refused else "suspected", values={"variable": VARIABLE, "value": value}
-                )
+                yield finding(HIDES, refused, shown, basis="derived" if refused else "suspected", values=values)
         return
     table, uuids = _gpus_listed(case)
     found = resolve(value, uuids, mig_possible=True)
-    values = {"variable": VARIABLE, "value": value}
     if found.visible or found.mig:
         number = re.match(r"\s{0,8}\d{1,9}", value)
         if not table and (number is None or int(number[0]) > 0):
@@ -291,12 +235,6 @@ def _over_the_job(case: Case, lines: Quotes) -> Iterator[Clue]:
         submit = next((_SUBMIT[start.program] for start in case.setting.jobs if start.program in _SUBMIT), "sbatch")
         values = {"variable": VARIABLE, "value": value, "submit": submit}
         yield finding(INVALID, lines, case.shown(case.setting.visible_line), table, values=values)
-
-
-def _none_available(case: Case) -> Quotes:
-    """The line in which a framework says that it sees no GPU."""
-    found = case.facts.there(FRAMEWORKS)
-    return found.line_of(found.need().available_line) if found is not None and found.need().available is False else ()
 
 
 def _gpus_listed(case: Case) -> tuple[Quotes, tuple[str | None, ...] | None]:
@@ -336,20 +274,30 @@ def no_card_at_all(case: Case) -> Iterator[Clue]:
         yield finding(NO_GPU, lines, notebook)
 
 
+def _held_by_the_job(case: Case) -> Quotes:
+    return next((clue.quotes[:1] for clue in case.said if clue.cause == SCHEDULER and clue.basis == "stated" and clue.advice), ())
+
+
 # What an engine without GPU support, with a failing hook or without devices says.
 _REFUSED = (
     states("container-toolkit-missing", "container-hook-failed", "cdi-specification-stale"), states(NODES, words=_CUSTOM_DEVICE),
 )  # fmt: skip
 TIES = (
-    *(built_for_amd, not_asked_for, no_smi_at_all, passed_in),
+    # libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine.
+    joined(NO_GPU, beside=("rocm-build", suspects(LIBCUDA)), unsettled=True, basis="suspected"),
+    *(not_asked_for, no_smi_at_all, passed_in),
     # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
     joined(INCOMPLETE, suspects(CAPABILITIES, words=_CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
     lost_where_it_runs,
     # It is Docker from snap, or Docker Desktop for Linux; on Windows that one's engine runs in WSL and has the GPU.
     joined(SANDBOXED, *_REFUSED, beside=("snap-docker",)),
     joined(SANDBOXED, *_REFUSED, beside=("docker-desktop",), unless=("snap-docker", "in WSL", "windows")),
-    blocked_elsewhere,
+    # 'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use.
+    joined(NODES, suspects(WSL_GPU, words=_BLOCKED), beside=(there(LOADED_DRIVER),), unless=("in WSL",), unsettled=True),
     # No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand.
     joined(HYPER_V, suspects(WSL_GPU, words=_BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
-    *(in_wsl, job_without_gpu, held_by_the_job, only_slices, written_value, no_card_at_all),
+    *(in_wsl, job_without_gpu),
+    # No device, and the scheduler's own list of what the job holds has no GPU.
+    joined(SCHEDULER, beside=(_held_by_the_job, (suspects(HIDES, words=_NO_DEVICE), suspects(SCHEDULER, words=_NO_DEVICE)))),
+    *(only_slices, written_value, no_card_at_all),
 )

@@ -15,19 +15,16 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
     FRAMEWORKS,
-    LISTED_PACKAGES,
     LOADED_DRIVER,
     NAMED_GPUS,
     NUMBA_REPORT,
     NVCC,
     SMI,
-    Framework,
     FrameworkBuild,
-    ListedPackage,
     NumbaReport,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
-from cudadoctor.texts.tie_breakers.case import Case, codes, finding, sure
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, suspects
 
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
@@ -36,12 +33,11 @@ HOME_WRONG, UNSEEN = "cuda-home-wrong", "build-sees-no-gpu"
 _ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
 _FOLDER_OF_NVCC = lazy(r"(?<![\w.])(/[\w./+-]{1,200})/bin/nvcc\b")
 HOST = "host-compiler-unsupported"
-NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
+NUMBA_OLD, MISSING = "numba-too-old", "toolkit-missing"
 _REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
 )
 _NO_IMAGE = codes("cuda 209", "cuda 98", words=r"no kernel image|invalid device function")
-_INVALID_PTX = codes("cuda 218")
 _OF_KERNEL_GEN = lazy(r"'cuModuleLoadData\(&module, data\)' failed with '")  # TensorFlow's tf_gpu_runtime_wrappers.cc
 _OF_A_FRAMEWORK = lazy(
     r"(?i)RuntimeError: CUDA error|torch|AcceleratorError|tensorflow|cupy|ggml|paddle|mxnet|jaxlib|xla|onnxruntime"
@@ -53,9 +49,7 @@ _CAPABILITY = lazy(r"\d{1,2}\.\d$")
 _TAG = lazy(r"cu(\d{2})(\d)$")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
-_NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
 OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
-OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
 
 
 # ---------------------------------------------------------------- what the text says of GPU, toolkit and driver
@@ -68,16 +62,12 @@ def gpus_named(case: Case) -> tuple[Gpu, ...]:
     """The GPUs of the text, by capability: what a program printed, else by the product's name."""
     found: dict[str, Gpu] = {}
     named, table = case.facts.there(NAMED_GPUS), case.facts.there(SMI)
-    if named is not None:
-        for gpu in named.need():
-            capability = gpu.capability or (case.knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
-            if capability is not None:
-                found.setdefault(capability.text, Gpu(capability, named.line_of(gpu.line)))
-    if table is not None:
-        for row in table.need().gpus:
-            capability = case.knowledge.capability_of_product(row.name) if row.name else None
-            if capability is not None:
-                found.setdefault(capability.text, Gpu(capability, table.line_of(row.line)))
+    shown = [(gpu.capability, gpu.name, named.line_of(gpu.line)) for gpu in named.need()] if named is not None else []
+    shown += [(None, gpu.name, table.line_of(gpu.line)) for gpu in table.need().gpus] if table is not None else []
+    for printed, name, quotes in shown:
+        capability = printed or (case.knowledge.capability_of_product(name) if name else None)
+        if capability is not None:
+            found.setdefault(capability.text, Gpu(capability, quotes))
     return tuple(found.values())
 
 
@@ -90,7 +80,7 @@ class Toolkit(NamedTuple):
 def toolkits_named(case: Case) -> tuple[Toolkit, ...]:
     """The toolkits of the text: those of nvcc and of packages first, then those that it speaks of."""
     found = [Toolkit(fact.value.version, fact.some()[:1], sure=True) for fact in case.facts.all(NVCC) if fact.value is not None]
-    package = listed(case, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
+    package = case.package("cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
     if package is not None:
         found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
     report, mentions = case.facts.there(NUMBA_REPORT), case.facts.there(CUDA_MENTIONS)
@@ -102,28 +92,16 @@ def toolkits_named(case: Case) -> tuple[Toolkit, ...]:
     return tuple(found)
 
 
-def listed(case: Case, *names: str) -> tuple[ListedPackage, Quotes] | None:
-    """The first of these packages that the text lists, with its line."""
-    fact = case.facts.there(LISTED_PACKAGES)
-    package = fact.need().named(*names) if fact is not None else None
-    return None if fact is None or package is None else (package, fact.line_of(package.line))
-
-
 def driver_cuda_of_text(case: Case) -> tuple[CudaVersion, Quotes] | None:
     """The newest CUDA that the text's driver supports: as nvidia-smi prints it, else by the driver's branch."""
     for fact in case.facts.all(SMI):
         if fact.value is not None and fact.value.cuda is not None:
             return fact.value.cuda, fact.some()[:1]
-    report, framework, loaded = case.facts.there(NUMBA_REPORT), case.facts.there(FRAMEWORKS), case.facts.there(LOADED_DRIVER)
-    newest = report.need().driver_cuda if report is not None else None
-    if report is not None and newest is not None:
-        return newest, report.some()[:1]
-    branches: list[tuple[int, Quotes]] = []
-    driver = framework.need().driver if framework is not None else None
-    if framework is not None and driver is not None:
-        branches.append((driver.major, _with(framework, driver.text)))
-    if loaded is not None:
-        branches.append((loaded.need().version.major, loaded.some()[:1]))
+    report, driver, loaded = case.facts.value(NUMBA_REPORT), case.framework.driver, case.facts.value(LOADED_DRIVER)
+    if report is not None and report.driver_cuda is not None:
+        return report.driver_cuda, case.first(NUMBA_REPORT)
+    branches = [(driver.major, _with(case, driver.text))] if driver is not None else []
+    branches += [(loaded.version.major, case.first(LOADED_DRIVER))] if loaded is not None else []
     branches += [(fact.value.module.major, fact.some()[:1]) for fact in case.facts.all(SMI) if fact.value is not None and fact.value.module]
     for number, quotes in branches:
         row = case.knowledge.branch(number)
@@ -132,9 +110,10 @@ def driver_cuda_of_text(case: Case) -> tuple[CudaVersion, Quotes] | None:
     return None
 
 
-def _with(fact: Fact[T], word: str) -> Quotes:
-    found: list[Quote] = [quote for quote in fact.quotes if word in quote.text]
-    return tuple(found[:1]) or fact.quotes[:1]
+def _with(case: Case, word: str) -> Quotes:
+    """The line with this word in what a framework says of itself."""
+    quotes = case.facts[FRAMEWORKS].quotes
+    return tuple(quote for quote in quotes if word in quote.text)[:1] or quotes[:1]
 
 
 def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
@@ -144,7 +123,7 @@ def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
 
 def brought_cuda_is_too_new(case: Case) -> Iterator[Clue]:
     """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
-    none, driver = _finds_none(case) or case.says("none-seen"), driver_cuda_of_text(case)
+    none, driver = case.sees_gpu(available=False) or case.says("none-seen"), driver_cuda_of_text(case)
     if not none or driver is None or case.settled:
         return
     for kit in toolkits_named(case):
@@ -153,33 +132,14 @@ def brought_cuda_is_too_new(case: Case) -> Iterator[Clue]:
             return
 
 
-def _finds_none(case: Case) -> Quotes:
-    """The line in which a framework says that it finds no GPU."""
-    fact = case.facts.there(FRAMEWORKS)
-    if fact is None or fact.need().available is not False:
-        return ()
-    return fact.line_of(fact.need().available_line)[:1]
-
-
 def toolkit_elsewhere(case: Case) -> Iterator[Clue]:
     """A program does not find nvcc or CUDA_HOME, and the text shows an nvcc: it is there, and the variable does not lead to it."""
-    lines = tuple(
-        quote for one in case.said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text)
-    )
-    compilers = [fact for fact in case.facts.all(NVCC) if fact.value is not None]
-    shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in case.facts.all(NVCC)) else ()
-    shown = shown or case.says("which-nvcc")
+    lines, compilers = case.stated(MISSING, words=_ASKS_FOR_NVCC), case.facts.all(NVCC)
+    shown = compilers[0].some()[:1] if compilers and all(fact.value is not None for fact in compilers) else case.says("which-nvcc")
     if lines and shown:
         folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
         there = {"path": folders.pop()} if len(folders) == 1 else {}
-        yield finding(HOME_WRONG, lines[:1], shown, values={"variable": "CUDA_HOME", "cuda_variable": "CUDA_HOME", **there})
-
-
-def nvcc_not_there(case: Case) -> Iterator[Clue]:
-    """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
-    fact = case.facts.get(NVCC)
-    if not case.said and isinstance(fact, Fact) and fact.value is None:
-        yield from (finding(cause, fact.some()[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
+        yield finding(HOME_WRONG, lines, shown, values={"variable": "CUDA_HOME", "cuda_variable": "CUDA_HOME", **there})
 
 
 # ---------------------------------------------------------------- a rejected architecture
@@ -199,8 +159,9 @@ def rejected_architecture(case: Case) -> Iterator[Clue]:
     too_old = [kit for kit in known if first is not None and kit.version.major_minor < first.major_minor]
     older = next((kit for kit in too_old if kit.sure), None)
     older_said = too_old[0] if too_old and len(too_old) == len(known) else None
-    within = next((kit for kit in known if first is not None and _within(kit.version, first, last)), None)
-    newer = next((kit for kit in (sure or known) if last is not None and kit.version.major_minor > last.major_minor), None)
+    too_new = [kit for kit in known if last is not None and kit.version.major_minor > last.major_minor]
+    within = next((kit for kit in known if first is not None and kit not in too_old and kit not in too_new), None)
+    newer = next((kit for kit in too_new if kit.sure or not sure), None)
     name = number.text
     shown = next((gpu.quotes for gpu in gpus if gpu.capability == number), ())
     if older is not None:
@@ -227,10 +188,6 @@ def _not_dropped(last: ToolkitVersion | None, case: Case) -> bool:
     return driver is not None and driver[0].major_minor <= last.major_minor
 
 
-def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion | None) -> bool:
-    return version.major_minor >= first.major_minor and (last is None or version.major_minor <= last.major_minor)
-
-
 def unnamed_architecture(case: Case) -> Iterator[Clue]:
     """NVRTC rejects the GPU's architecture without saying which: the GPU and the toolkit of the text decide."""
     lines = case.suspicions(DROPPED, words=_NO_NUMBER)
@@ -255,21 +212,12 @@ def _out_of_step(lines: Quotes, case: Case) -> Iterator[Clue]:
                 return
 
 
-def build_of_an_image(case: Case) -> Iterator[Clue]:
-    """A build saw no GPU, and an image is built: its steps have none, whatever the machine has."""
-    lines, shown = case.suspicions(UNSEEN)[:1], case.says("image-build")
-    if lines and shown and not case.settled:
-        yield finding(UNSEEN, lines, shown)
-
-
 def newer_gcc(case: Case) -> Iterator[Clue]:
     """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
-    lines, framework, nvcc = case.suspicions(HOST), case.facts.there(FRAMEWORKS), case.facts.there(NVCC)
-    if not lines or framework is None or nvcc is None:
-        return
-    row, gcc = case.knowledge.toolkit(nvcc.need().version), framework.need().gcc
-    if row is not None and gcc is not None and gcc > row.gcc_max:
-        yield finding(HOST, lines[:1], _with(framework, f"{gcc}."), nvcc.some()[:1])
+    lines, gcc, nvcc = case.suspected(HOST), case.framework.gcc, case.facts.value(NVCC)
+    row = case.knowledge.toolkit(nvcc.version) if nvcc is not None else None
+    if lines and row is not None and gcc is not None and gcc > row.gcc_max:
+        yield finding(HOST, lines, _with(case, f"{gcc}."), case.first(NVCC))
 
 
 # ---------------------------------------------------------------- no code for this GPU (209)
@@ -282,15 +230,15 @@ def no_kernel_image(case: Case) -> Iterator[Clue]:
         yield from _out_of_step(lines, case)
         return
     own = tuple(quote for quote in lines if _OF_A_FRAMEWORK.search(quote.text))
-    framework, package = case.facts.there(FRAMEWORKS), listed(case, *_BUILT_HERE)
+    package = case.package(*_BUILT_HERE)
     if own:
         yield finding(LACKS, own[:1])
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
     elif apart := case.says("torch-advises") or case.says("built-elsewhere"):
         yield finding(LACKS, lines[:1], apart)
-    elif framework is not None and framework.need().version is not None:
-        yield finding(LACKS, lines[:1], framework.some()[:1])
+    elif case.framework.version is not None:
+        yield finding(LACKS, lines[:1], case.first(FRAMEWORKS))
     else:
         basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(case)) else "suspected"
         yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, case))
@@ -298,18 +246,15 @@ def no_kernel_image(case: Case) -> Iterator[Clue]:
 
 def built_for_others(case: Case) -> Iterator[Clue]:
     """PyTorch's own list of GPUs, or the CUDA that it was built with, leaves out the GPU that it found: nothing can run there."""
-    gpu = _gpu_of_torch(case)
-    build = _torch_of(case) if gpu is not None and not case.settled else None
-    if gpu is not None and build is not None and lacks(build[0], gpu.capability, case.knowledge):
+    gpu, build = _gpu_of_torch(case), _torch_of(case)
+    if gpu is not None and build is not None and not case.settled and lacks(build[0], gpu.capability, case.knowledge):
         yield finding(LACKS, build[1], gpu.quotes, framework="torch", capability=gpu.capability.text)
 
 
 def _gpu_of_torch(case: Case) -> Gpu | None:
     """The GPU whose capability PyTorch printed; else the only one of which nvidia-smi did."""
-    fact = case.facts.there(FRAMEWORKS)
-    printed = fact.need().capability if fact is not None else None
-    if fact is not None and printed is not None:
-        return Gpu(printed, fact.some()[-1:])
+    if case.framework.capability is not None:
+        return Gpu(case.framework.capability, case.facts[FRAMEWORKS].some()[-1:])
     columns = [(table, table.need().column("compute_cap")) for table in case.lists()]
     shown = [(table, column[0]) for table, column in columns if column is not None and len(column) == 1 and _CAPABILITY.match(column[0])]
     return Gpu(ComputeCapability(shown[0][1]), shown[0][0].some()[:1]) if shown else None
@@ -317,59 +262,39 @@ def _gpu_of_torch(case: Case) -> Gpu | None:
 
 def _torch_of(case: Case) -> tuple[FrameworkBuild, Quotes] | None:
     """PyTorch's build, by what it printed and by a list of packages."""
-    fact, package = case.facts.there(FRAMEWORKS), listed(case, "torch")
-    own = fact.need() if fact is not None else Framework()
+    own, package = case.framework, case.package("torch")
     version = own.version or (package[0].version if package is not None else None)
     tag = _TAG.match(own.build or (package[0].build if package is not None else None) or "")
     cuda = own.cuda or (ToolkitVersion(f"{tag[1]}.{tag[2]}") if tag is not None else None)
     if version is None and not own.architectures:
         return None
-    shown = fact.line_of(own.line) if fact is not None and own.line else package[1] if package is not None else ()
+    shown = case.line(FRAMEWORKS, own.line) if own.line else package[1] if package is not None else ()
     build = FrameworkBuild(
         name="torch", package="torch", version=version or PackageVersion("0"), cuda=cuda, architectures=own.architectures, line=0
     )
     return build, shown
 
 
-def kernels_made_ahead(case: Case) -> Iterator[Clue]:
-    """TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
-    driver of no other takes."""
-    lines = tuple(quote for quote in case.suspicions(NEWER, words=_INVALID_PTX) if _OF_KERNEL_GEN.search(quote.text))
-    if lines and not case.stated(LACKS, NEWER):
-        yield finding(LACKS, lines[:1])
+def _of_kernel_gen(clue: Clue, quote: Quote) -> bool:
+    return clue.code == "cuda 218" and _OF_KERNEL_GEN.search(quote.text) is not None
 
 
 # ---------------------------------------------------------------- Numba
-def numba_against_toolkit(case: Case) -> Iterator[Clue]:
-    """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
-    lines = tuple(quote for one in case.said if one.cause == NUMBA_OLD for quote in one.quotes if _NO_CAPABILITIES.search(quote.text))
-    if not lines or case.stated(NUMBA_MISMATCH):
-        return
-    oldest = _oldest_of_numba(case)
-    for kit in toolkits_named(case):
-        if kit.sure and kit.version.major_minor < oldest.major_minor:
-            yield finding(NUMBA_MISMATCH, lines[:1], kit.quotes, version=kit.version.text, minimum=oldest.text)
-            return
-
-
-def _oldest_of_numba(case: Case) -> ToolkitVersion:
-    """The oldest toolkit that the text's Numba compiles with."""
-    report, package = case.facts.value(NUMBA_REPORT), listed(case, "numba")
-    version = report.numba if report is not None else None
-    version = version or (package[0].version if package is not None else None)
+def _toolkits_of_numba(case: Case) -> tuple[ToolkitVersion, ToolkitVersion] | None:
+    """The oldest and the newest toolkit that the text's Numba compiles with."""
+    report, package = case.facts.value(NUMBA_REPORT), case.package("numba")
+    version = (report.numba if report is not None else None) or (package[0].version if package is not None else None)
     row = case.knowledge.numba_release(version) if version is not None else None
-    return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
+    return row.toolkits if row is not None else None
 
 
 def _own_target_is_older(report: NumbaReport, case: Case) -> Quotes | None:
     """The line with a Numba whose own target came before the runtime's series; None where numba-cuda may compile."""
-    package = listed(case, "numba")
-    version = report.numba or (package[0].version if package is not None else None)
-    row = case.knowledge.numba_release(version) if version is not None else None
-    if report.runtime is None or row is None or row.toolkits is None or report.runtime.major <= row.toolkits[1].major:
+    package, span = case.package("numba"), _toolkits_of_numba(case)
+    if report.runtime is None or span is None or report.runtime.major <= span[1].major:
         return None
     shown = package is not None or report.implementation is not None  # a list of packages, or the report, would name numba-cuda
-    if not shown or listed(case, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
+    if not shown or case.package("numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
         return None
     return package[1] if package is not None else case.facts[NUMBA_REPORT].line_of(report.line)
 
@@ -389,7 +314,21 @@ def numba_report(case: Case) -> Iterator[Clue]:
         yield finding(MISSING, fact.some()[-1:], parts=" ".join(report.missing))
 
 
+def _no_nvcc(case: Case) -> Quotes:
+    fact = case.facts.get(NVCC)
+    return fact.some()[:1] if isinstance(fact, Fact) and fact.value is None and not case.said else ()
+
+
 TIES = (
-    brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, build_of_an_image, newer_gcc,
-    no_kernel_image, built_for_others, kernels_made_ahead, numba_against_toolkit, numba_report,
-)  # fmt: skip
+    *(brought_cuda_is_too_new, toolkit_elsewhere),
+    # All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about.
+    joined((MISSING, HOME_WRONG), _no_nvcc, basis="suspected"),
+    *(rejected_architecture, unnamed_architecture),
+    # A build saw no GPU, and an image is built: its steps have none, whatever the machine has.
+    joined(UNSEEN, suspects(UNSEEN), beside=("image-build",), unsettled=True),
+    *(newer_gcc, no_kernel_image, built_for_others),
+    # TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
+    # driver of no other takes.
+    joined(LACKS, suspects(NEWER, words=_of_kernel_gen), unless_stated=(LACKS, NEWER)),
+    numba_report,
+)

@@ -12,16 +12,11 @@ from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    FRAMEWORKS,
-    LOADED_DRIVER,
-    MODULES,
-    NAMED_DRIVERS,
-    SMI,
-)
+from cudadoctor.model.values import FRAMEWORKS, LOADED_DRIVER, NAMED_DRIVERS, SMI
 from cudadoctor.model.version import LibraryVersion
-from cudadoctor.texts.tie_breakers.case import Case, codes, finding
+from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 
+COMPAT, MISMATCH, NEWER = "forward-compat-unsupported", "driver-version-mismatch", "toolkit-newer-than-driver"
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _CAPABILITIES = lazy(r"[Cc]apabilities")
@@ -64,27 +59,20 @@ def malformed_home(case: Case) -> Iterator[Clue]:
 # ---------------------------------------------------------------- versions
 def two_driver_versions(case: Case) -> Iterator[Clue]:
     """cuInit refuses the pair (803, 804): two driver versions are shown, or the library is that of a cuda-compat package."""
-    lines = next((clue.quotes[:1] for clue in case.said if clue.cause == "forward-compat-unsupported"), ())
+    lines = next((clue.quotes[:1] for clue in case.said if clue.cause == COMPAT), ())
     if not lines:
         return
     compat = _compat_library(case) or _newer_cuda(case) or case.says("cuda-compat")
     loaded, file = case.facts.there(LOADED_DRIVER), _other_library(case)
     if compat:
-        yield finding("forward-compat-unsupported", lines, compat)
+        yield finding(COMPAT, lines, compat)
     elif loaded is not None and file is not None:
         library, shown = file
-        yield finding("driver-version-mismatch", lines, loaded.some()[:1], shown, module=loaded.need().version.text, library=library.text)
+        yield finding(MISMATCH, lines, loaded.some()[:1], shown, module=loaded.need().version.text, library=library.text)
     elif case.container:  # an image brings a libcuda of its own more often than a host has two
-        yield finding("forward-compat-unsupported", lines, case.container, basis="suspected")
-    elif case.suspected("driver-version-mismatch", words=_MISMATCH):
-        yield finding("driver-version-mismatch", case.suspected("driver-version-mismatch", words=_MISMATCH))
-
-
-def cuda_above_the_branch(case: Case) -> Iterator[Clue]:
-    """Nothing is stated, and nvidia-smi shows a CUDA that its driver does not carry: the libcuda of a cuda-compat package answers."""
-    shown = _newer_cuda(case)
-    if shown and not case.said:
-        yield finding("forward-compat-unsupported", shown, basis="suspected")
+        yield finding(COMPAT, lines, case.container, basis="suspected")
+    elif refused := case.suspected(MISMATCH, words=_MISMATCH):
+        yield finding(MISMATCH, refused)
 
 
 def _compat_library(case: Case) -> Quotes:
@@ -121,42 +109,37 @@ def insufficient_driver(case: Case) -> Iterator[Clue]:
     """Code 35: with a driver at work the runtime is newer than it. Where no driver shows itself, it likely is too: few programs say 35
     of a missing libcuda.
     """
-    lines = case.suspected("toolkit-newer-than-driver", words=_INSUFFICIENT)
+    lines = case.suspected(NEWER, words=_INSUFFICIENT)
     if not lines:
         return
-    driver = _driver_at_work(case) or case.says("devices-answer")
+    driver, words = _driver_at_work(case) or case.says("devices-answer"), case.facts.value(NAMED_DRIVERS)
     if driver:
-        yield finding("toolkit-newer-than-driver", lines, driver[:1])
+        yield finding(NEWER, lines, driver[:1])
         return
-    named = _driver_named(case)
+    drivers = words.drivers if words is not None else ()
+    named = next((case.line(NAMED_DRIVERS, one.line) for one in drivers if one.branch is not None), ())
     missing = not named and not case.says("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
-    yield finding("libcuda-missing" if missing else "toolkit-newer-than-driver", lines, named, basis="suspected")
-
-
-def host_of_guests(case: Case) -> Iterator[Clue]:
-    """Code 35, or no libcuda, where the module of the vGPU manager is loaded: that driver has no CUDA."""
-    lines, modules = case.suspected("toolkit-newer-than-driver", words=_INSUFFICIENT) or case.stated(MISSING), case.facts.there(MODULES)
-    module = modules.need().find(MANAGERS_MODULE) if modules is not None else None
-    if lines and modules is not None and module is not None:
-        yield finding(MANAGER, lines, modules.line_of(module.line))
-
-
-def _driver_named(case: Case) -> Quotes:
-    """The line in which the text speaks of its driver's version."""
-    found = case.facts.there(NAMED_DRIVERS)
-    return (
-        next((found.line_of(entry.line)[:1] for entry in found.need().drivers if entry.branch is not None), ()) if found is not None else ()
-    )
+    yield finding("libcuda-missing" if missing else NEWER, lines, named, basis="suspected")
 
 
 def _driver_at_work(case: Case) -> Quotes:
-    loaded, report = case.facts.there(LOADED_DRIVER), case.facts.there(FRAMEWORKS)
-    if loaded is not None:
-        return loaded.some()
-    driver = report.need().driver if report is not None else None
-    if report is not None and driver is not None:
-        return tuple(quote for quote in report.quotes if driver.text in quote.text)
+    driver = case.framework.driver
+    if case.first(LOADED_DRIVER):
+        return case.first(LOADED_DRIVER)
+    if driver is not None:
+        return tuple(quote for quote in case.facts[FRAMEWORKS].quotes if driver.text in quote.text)
     return next((fact.some() for fact in case.facts.all(SMI) if fact.value is not None and fact.value.module is not None), ())
 
 
-TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver, host_of_guests)
+def _nothing_but_newer_cuda(case: Case) -> Quotes:
+    return () if case.said else _newer_cuda(case)
+
+
+TIES = (
+    *(capabilities, malformed_home, two_driver_versions),
+    # nvidia-smi shows a CUDA that its driver does not carry: the libcuda of a cuda-compat package answers.
+    joined(COMPAT, _nothing_but_newer_cuda, basis="suspected"),
+    insufficient_driver,
+    # Code 35, or no libcuda, where the module of the vGPU manager is loaded: that driver has no CUDA.
+    joined(MANAGER, suspects(NEWER, words=_INSUFFICIENT), states(MISSING), beside=(lambda case: case.module(MANAGERS_MODULE),)),
+)
