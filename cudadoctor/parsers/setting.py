@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Launcher, Setting, Start
@@ -63,13 +63,13 @@ _HINT_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PROSE_END = (".", ",", ";", ":")
 
 
-class _Known(NamedTuple):
+class _Known:
     """A circumstance with its patterns made one."""
 
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    unless: re.Pattern[str] | None
+    def __init__(self, circumstance: Circumstance) -> None:
+        self.kind, self.hints = circumstance.kind, circumstance.hints
+        self._pattern = lazy("|".join(circumstance.patterns), re.IGNORECASE if circumstance.ignore_case else 0)
+        self._unless = lazy(circumstance.unless or r"(?!)")
 
     def first(self, body: Body) -> int | None:
         """The line of the first sign of it."""
@@ -78,20 +78,14 @@ class _Known(NamedTuple):
         return min((number for number in found if number is not None), default=None)
 
     def _fits(self, line: str) -> bool:
-        return self.pattern.search(line) is not None and (self.unless is None or self.unless.search(line) is None)
-
-
-def _known(circumstance: Circumstance) -> _Known:
-    flags = re.IGNORECASE if circumstance.ignore_case else 0
-    unless = lazy(circumstance.unless) if circumstance.unless is not None else None
-    return _Known(circumstance.kind, circumstance.hints, lazy("|".join(circumstance.patterns), flags), unless)
+        return self._pattern.search(line) is not None and self._unless.search(line) is None
 
 
 class _Reader:
     """What is known of circumstances and of prose, made ready for texts."""
 
     def __init__(self, knowledge: Knowledge) -> None:
-        self._known = tuple(_known(circumstance) for circumstance in knowledge.circumstances)
+        self._known = tuple(map(_Known, knowledge.circumstances))
         self._prose = Prose(knowledge.lexicon)
         hints = (hint for known in self._known for hint in known.hints)
         self._hints = Literals((*hints, *_RUN_HINTS, *_JOB_HINTS, *_LAUNCHERS, *_INSIDE_HINTS, *_OF_WSL, *answers.HINTS, _HINT_VISIBLE))
