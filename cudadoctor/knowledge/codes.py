@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cudadoctor.knowledge.tables import Row, Sourced, Table
+from cudadoctor.knowledge.tables import Row, Sourced
 
 
 class Code(Sourced, frozen=True, kw_only=True):
@@ -145,37 +145,3 @@ class DcgmErrorRow(Row, frozen=True, kw_only=True):
     name: str
     causes: tuple[str, ...]
     suspect_only: bool = False
-
-
-# ---------------------------------------------------------------- the files
-class DcgmErrors(Table, frozen=True, kw_only=True):
-    error: tuple[DcgmErrorRow, ...]
-
-
-class CudaErrors(Table, frozen=True, kw_only=True):
-    error: tuple[CudaError, ...]
-    runtime_only: tuple[CudaError, ...]
-    old_runtime: tuple[OldRuntimeError, ...]
-
-
-def by_number(table: CudaErrors) -> tuple[CudaError, ...]:
-    """Driver and runtime codes, which share their numbers."""
-    return tuple(sorted(table.error + table.runtime_only, key=lambda row: row.code))
-
-
-class NvmlErrors(Table, frozen=True, kw_only=True):
-    error: tuple[NvmlError, ...]
-
-
-class SmiTable(Table, frozen=True, kw_only=True):
-    exit_code: tuple[SmiExit, ...]
-    message: tuple[SmiMessage, ...]
-    header: tuple[SmiHeader, ...]
-    change: tuple[SmiChange, ...]
-
-
-class XidTable(Table, frozen=True, kw_only=True):
-    xid: tuple[Xid, ...]
-    bucket: tuple[XidBucket, ...]
-    recovery_action: tuple[RecoveryAction, ...]
-    line_format: XidLine

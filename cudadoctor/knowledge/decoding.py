@@ -12,8 +12,8 @@ import tomli
 from cudadoctor.knowledge.tables import Table
 
 T = TypeVar("T")
-F = TypeVar("F")
 _HEAD = ("meta", "sources")
+_PARTS: dict[str, dict[str, Any]] = {}  # of each table without a type of its own: what it holds
 
 
 class KnowledgeError(ValueError):
@@ -79,34 +79,38 @@ def head_of(text: str) -> Table:
     return msgspec.convert(raw, Table)
 
 
-def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property[T]:
-    """An attribute of Knowledge: a part of tables/`name`.toml, which is decoded when it is first asked for."""
+def part_of(file: str, name: str, kind: type[T]) -> cached_property[T]:
+    """An attribute of Knowledge: what stands under `name` in tables/`file`.toml, which is decoded as a whole when it is first asked for.
+
+    The parts that Knowledge has of a file are all that it may hold.
+    """
+    _PARTS.setdefault(file, {})[name] = kind
 
     def read(knowledge: Any) -> T:
-        return part(knowledge._table(name, kind))
+        made = msgspec.defstruct(file, _PARTS[file].items(), bases=(Table,), frozen=True, kw_only=True, forbid_unknown_fields=True)
+        return cast("T", getattr(knowledge._table(file, made), name))
 
     return cached_property(read)
 
 
-def table_of(name: str, kind: type[F]) -> cached_property[F]:
-    """The same for all of that table."""
-    return part_of(name, kind, lambda table: table)
+def table_of(file: str, kind: type[T]) -> cached_property[T]:
+    """The same for all of a table that has a type of its own."""
+    return cached_property(lambda knowledge: knowledge._table(file, kind))
 
 
-def row_by(rows: cached_property[tuple[T, ...]], field: str) -> Callable[[Any, object], T | None]:
-    """A method of Knowledge: of these rows the one whose field has this value; None where there is none."""
+def row_by(rows: cached_property[tuple[T, ...]], *fields: str) -> Callable[[Any, object], T | None]:
+    """A method of Knowledge: of these rows the one of which a field has this value; a number may be given as digits, None finds nothing."""
 
     def find(knowledge: Any, value: object) -> T | None:
-        return next((row for row in rows.__get__(knowledge) if getattr(row, field) == value), None)
+        return cast("dict[object, T]", knowledge.once(find, lambda: _index(rows.__get__(knowledge), fields))).get(value)
 
     return find
 
 
-def index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:
-    """Rows by number and by every name; a number may be given as digits."""
-    found: dict[int | str, T] = {}
+def _index(rows: Iterable[T], fields: Iterable[str]) -> dict[object, T]:
+    found: dict[object, T] = {}
     for row in rows:
-        for key in keys(row):
+        for key in (getattr(row, field) for field in fields):
             if key is not None:
                 found[key] = row
                 found[str(key)] = row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cudadoctor.knowledge.tables import Sourced, Table
+from cudadoctor.knowledge.tables import Sourced
 
 FigureClass = Literal["pcie", "memory", "arithmetic", "tensor", "shared", "peer", "none"]
 SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
@@ -32,8 +32,3 @@ class RateRow(Sourced, frozen=True, kw_only=True):
     tensor: dict[str, int] | None = None  # multiply-adds of the tensor cores, dense, by the type of the operands
     shared_bytes: int | None = None
     nvlink: float | None = None  # GB/s of one link in one direction
-
-
-class Figures(Table, frozen=True, kw_only=True):
-    figure: tuple[FigureRow, ...]
-    rate: tuple[RateRow, ...] = ()

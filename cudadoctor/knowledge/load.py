@@ -13,10 +13,10 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, numba_rows, software, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, apart, decode, head_of, index, part_of, row_by, table_of
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, apart, decode, head_of, part_of, row_by, table_of
 from cudadoctor.knowledge.experiments import Experiments
-from cudadoctor.knowledge.figures import SHARED_BYTES, Figures
-from cudadoctor.knowledge.topics import Pitfall, TopicKind, Topics
+from cudadoctor.knowledge.figures import SHARED_BYTES, FigureRow, RateRow
+from cudadoctor.knowledge.topics import Advice, Pitfall, TopicKind
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
@@ -52,11 +52,11 @@ class Knowledge:
 
     def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
         self._texts = dict(texts)
-        self._made: dict[str, object] = {}
+        self._made: dict[object, object] = {}
         self.extensions = extensions
         self.left_out = left_out  # why extensions are not used, a sentence each
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def once(self, name: object, make: Callable[[], T]) -> T:
         """What `make` gives, made once for this knowledge: indexes that recognisers build from tables."""
         if name not in self._made:
             self._made[name] = make()
@@ -111,13 +111,11 @@ class Knowledge:
         return self.recipes[recipe_id]
 
     # ------------------------------------------------------------ chips and architectures
-    architectures = part_of("architectures", tables.Architectures, lambda table: table.architecture)  # oldest first
-    capabilities = part_of("architectures", tables.Architectures, lambda table: table.capability)
+    architectures = part_of("architectures", "architecture", tuple[tables.Architecture, ...])  # oldest first
+    capabilities = part_of("architectures", "capability", tuple[tables.Capability, ...])
     capability = row_by(capabilities, "compute_capability")
 
-    def architecture(self, architecture_id: str) -> tables.Architecture:
-        """KeyError where there is none ("pre-cuda" has no row)."""
-        return self._architecture_by_id[architecture_id]
+    architecture = row_by(architectures, "id")  # "pre-cuda" has no row
 
     def architecture_of(self, capability: ComputeCapability) -> tables.Architecture | None:
         """The architecture, with what its row of this capability says otherwise."""
@@ -137,10 +135,8 @@ class Knowledge:
 
     def architecture_of_chip(self, chip: tables.Chip | None) -> tables.Architecture | None:
         """The same for a chip. None for one from before CUDA, and for None."""
-        row = self._architecture_by_id.get(chip.architecture) if chip is not None else None
-        if row is None or chip is None or chip.compute_capability is None:
-            return row
-        return row.of(self.capability(chip.compute_capability))
+        row = self.architecture(chip.architecture) if chip is not None else None
+        return row.of(self.capability(chip.compute_capability)) if row is not None and chip is not None else None
 
     def chip(self, device_id: str) -> tables.Chip | None:
         """The chip behind a PCI device id of NVIDIA's ("1292", with or without 0x). None: newer than the table, or no GPU."""
@@ -160,39 +156,46 @@ class Knowledge:
         capability = next((row.cc for row in self._chip_capabilities if re.match(row.regex, first)), prefix.cc)
         return _chip(prefix.architecture, capability)
 
-    chip_prefixes = part_of("chips", tables.Chips, lambda table: table.chip)
-    chip_ranges = part_of("chips", tables.Chips, lambda table: table.id_range)
-    _chip_capabilities = part_of("chips", tables.Chips, lambda table: table.chip_cc)
-    chip_exceptions = part_of("chips", tables.Chips, lambda table: table.exception)
+    chip_prefixes = part_of("chips", "chip", tuple[tables.ChipPrefix, ...])
+    chip_ranges = part_of("chips", "id_range", tuple[tables.IdRange, ...])
+    _chip_capabilities = part_of("chips", "chip_cc", tuple[tables.ChipCapability, ...])
+    chip_exceptions = part_of("chips", "exception", tuple[tables.ChipException, ...])
 
     # ------------------------------------------------------------ driver branches and packages
-    branches = part_of("driver_branches", tables.Branches, lambda table: table.branch)
+    branches = part_of("driver_branches", "branch", tuple[tables.Branch, ...])
     branch = row_by(branches, "branch")
-    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
+    package_rules = part_of("driver_branches", "package_rule", tuple[tables.PackageRule, ...])
 
     @property
     def newest_branch(self) -> int:
         return max(row.branch for row in self.branches)
 
+    _ubuntu_packages = part_of("ubuntu_packages", "package", tuple[tables.UbuntuPackage, ...])
+    _ubuntu_transitional = part_of("ubuntu_packages", "transitional", dict[str, dict[str, tuple[str, str]]])
+
     def ubuntu_packages(self, codename: str) -> tuple[tables.UbuntuPackage, ...]:
         """The real driver packages of one release ("jammy")."""
-        return tuple(row for row in self._table("ubuntu_packages", tables.UbuntuPackages).package if row.release == codename)
+        return tuple(row for row in self._ubuntu_packages if row.release == codename)
 
     @cached_property
     def ubuntu_transitional(self) -> tuple[tables.UbuntuTransitional, ...]:
         return tuple(
             tables.UbuntuTransitional(release=release, package=package, installs=installs, ends_at=ends_at)
-            for release, rows in self._table("ubuntu_packages", tables.UbuntuPackages).transitional.items()
+            for release, rows in self._ubuntu_transitional.items()
             for package, (installs, ends_at) in rows.items()
         )
 
     system_names = table_of("distributions", systems.Distributions)  # systems, and how texts and kernels name them
-    distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
-    device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
+
+    @property
+    def distributions(self) -> tuple[systems.DistributionRow, ...]:
+        return self.system_names.distribution
+
+    device_problems = part_of("device_problems", "problem", tuple[systems.DeviceProblem, ...])  # of Windows
     device_problem = row_by(device_problems, "code")
 
     # ------------------------------------------------------------ toolkits
-    toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.cuda)  # oldest first
+    toolkits = part_of("cuda_driver_compat", "cuda", tuple[tables.ToolkitInfo, ...])  # oldest first
 
     def toolkit(self, version: ToolkitVersion) -> tables.ToolkitInfo | None:
         """The row of its major.minor."""
@@ -207,15 +210,19 @@ class Knowledge:
             minor=None if info is None else tables.version_of(ModuleVersion, info.minor_compat_linux_min),
         )
 
-    toolkit_releases = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.release)
-    smi_versions = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.smi_version)
-    distro_toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.distro_toolkit)
+    toolkit_releases = part_of("cuda_driver_compat", "release", tuple[tables.ToolkitRelease, ...])
+    smi_versions = part_of("cuda_driver_compat", "smi_version", tuple[tables.SmiVersion, ...])
+    distro_toolkits = part_of("cuda_driver_compat", "distro_toolkit", tuple[tables.DistroToolkit, ...])
 
     # ------------------------------------------------------------ products, adapters, frameworks, Numba
-    products = part_of("products", software.Products, lambda table: table.product)
-    torch_indexes = part_of("frameworks", software.Frameworks, lambda table: table.torch_index)  # oldest CUDA first
-    makers = part_of("adapters", software.Adapters, lambda table: table.maker)
+    products = part_of("products", "product", tuple[software.Product, ...])
+    makers = part_of("adapters", "maker", tuple[software.Maker, ...])
     frameworks = table_of("frameworks", software.Frameworks)
+
+    @property
+    def torch_indexes(self) -> tuple[software.TorchIndex, ...]:
+        """Oldest CUDA first."""
+        return self.frameworks.torch_index
 
     def capability_of_product(self, name: str) -> ComputeCapability | None:
         """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""
@@ -228,18 +235,18 @@ class Knowledge:
             return next((row for row in self.makers if row.vendor == vendor), None)
         return next((row for row in self.makers if any(word in (words or "") for word in row.words)), None)
 
-    numba_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba)
+    numba_releases = part_of("numba_support", "numba", tuple[numba_rows.NumbaRelease, ...])
 
     def numba_release(self, version: PackageVersion) -> numba_rows.NumbaRelease | None:
         return next((row for row in self.numba_releases if row.covers(version)), None)
 
-    numba_cuda_releases = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.numba_cuda)
-    numba_facts = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.fact)
-    numba_env = part_of("numba_support", numba_rows.NumbaSupport, lambda table: table.env)
+    numba_cuda_releases = part_of("numba_support", "numba_cuda", tuple[numba_rows.NumbaCudaRelease, ...])
+    numba_facts = part_of("numba_support", "fact", tuple[numba_rows.NumbaFact, ...])
+    numba_env = part_of("numba_support", "env", tuple[numba_rows.NumbaEnv, ...])
 
     # ------------------------------------------------------------ figures
-    _rates = part_of("benchmark", Figures, lambda table: table.rate)
-    figures = part_of("benchmark", Figures, lambda table: table.figure)
+    _rates = part_of("benchmark", "rate", tuple[RateRow, ...])
+    figures = part_of("benchmark", "figure", tuple[FigureRow, ...])
     figure = row_by(figures, "name")  # None for a figure of a later release
 
     def nvlink(self, capability: ComputeCapability) -> float | None:
@@ -261,36 +268,34 @@ class Knowledge:
         return None if row is None else row.fp32_lanes_per_sm if kind == "fp32" else row.fp64_lanes_per_sm
 
     # ------------------------------------------------------------ codes
-    dcgm_errors = part_of("dcgm_errors", codes.DcgmErrors, lambda table: table.error)
+    dcgm_errors = part_of("dcgm_errors", "error", tuple[codes.DcgmErrorRow, ...])
     dcgm_error = row_by(dcgm_errors, "code")  # None for a code that no cause of the vocabulary stands for
 
-    cuda_errors = part_of("cuda_errors", codes.CudaErrors, codes.by_number)
+    _cuda_errors = part_of("cuda_errors", "error", tuple[codes.CudaError, ...])
+    _runtime_errors = part_of("cuda_errors", "runtime_only", tuple[codes.CudaError, ...])
 
-    def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
-        return self._cuda_index.get(code_or_name)
-
-    old_runtime_errors = part_of("cuda_errors", codes.CudaErrors, lambda table: table.old_runtime)
+    cuda_errors: cached_property[tuple[codes.CudaError, ...]] = cached_property(  # driver and runtime share their numbers
+        lambda self: tuple(sorted(self._cuda_errors + self._runtime_errors, key=lambda row: row.code))
+    )
+    cuda_error = row_by(cuda_errors, "code", "driver_name", "runtime_name")
+    old_runtime_errors = part_of("cuda_errors", "old_runtime", tuple[codes.OldRuntimeError, ...])
     old_runtime_error = row_by(old_runtime_errors, "code")
-    nvml_errors = part_of("nvml_errors", codes.NvmlErrors, lambda table: table.error)
-
-    def nvml_error(self, code_or_name: int | str) -> codes.NvmlError | None:
-        """By number, by name (NVML_ERROR_UNKNOWN) or by nvidia-ml-py's exception (NVMLError_Unknown)."""
-        return self._nvml_index.get(code_or_name)
-
-    smi_exits = part_of("nvidia_smi", codes.SmiTable, lambda table: table.exit_code)
+    nvml_errors = part_of("nvml_errors", "error", tuple[codes.NvmlError, ...])
+    nvml_error = row_by(nvml_errors, "code", "name", "exception")
+    smi_exits = part_of("nvidia_smi", "exit_code", tuple[codes.SmiExit, ...])
     smi_exit = row_by(smi_exits, "code")
-    smi_messages = part_of("nvidia_smi", codes.SmiTable, lambda table: table.message)
-    smi_headers = part_of("nvidia_smi", codes.SmiTable, lambda table: table.header)
-    smi_changes = part_of("nvidia_smi", codes.SmiTable, lambda table: table.change)
-    xids = part_of("xid", codes.XidTable, lambda table: table.xid)
+    smi_messages = part_of("nvidia_smi", "message", tuple[codes.SmiMessage, ...])
+    smi_headers = part_of("nvidia_smi", "header", tuple[codes.SmiHeader, ...])
+    smi_changes = part_of("nvidia_smi", "change", tuple[codes.SmiChange, ...])
+    xids = part_of("xid", "xid", tuple[codes.Xid, ...])
     xid = row_by(xids, "number")
-    xid_line = part_of("xid", codes.XidTable, lambda table: table.line_format)  # its form in the kernel log
-    xid_buckets = part_of("xid", codes.XidTable, lambda table: table.bucket)
-    recovery_actions = part_of("xid", codes.XidTable, lambda table: table.recovery_action)
+    xid_line = part_of("xid", "line_format", codes.XidLine)  # its form in the kernel log
+    xid_buckets = part_of("xid", "bucket", tuple[codes.XidBucket, ...])
+    recovery_actions = part_of("xid", "recovery_action", tuple[codes.RecoveryAction, ...])
 
     # ------------------------------------------------------------ what texts show and people write
-    circumstances = part_of("circumstances", wording.Circumstances, lambda table: table.circumstance)
-    placeholder_words = part_of("placeholders", wording.Placeholders, lambda table: table.words)
+    circumstances = part_of("circumstances", "circumstance", tuple[wording.Circumstance, ...])
+    placeholder_words = part_of("placeholders", "words", dict[str, str])
     discourse = table_of("discourse", wording.Discourse)
     lexicon = table_of("lexicon", wording.Lexicon)
     experiments = table_of("experiments", Experiments)
@@ -301,9 +306,9 @@ class Knowledge:
         named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
         return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
 
-    topics = part_of("topics", Topics, lambda table: table.topic)
-    _pitfalls = part_of("topics", Topics, lambda table: table.pitfall)
-    _advice = part_of("topics", Topics, lambda table: table.advice)
+    topics = part_of("topics", "topic", tuple[TopicKind, ...])
+    _pitfalls = part_of("topics", "pitfall", tuple[Pitfall, ...])
+    _advice = part_of("topics", "advice", tuple[Advice, ...])
 
     def topic(self, kind: str) -> TopicKind:
         """KeyError where there is none."""
@@ -341,22 +346,10 @@ class Knowledge:
         return self.once(f"head of {table}", lambda: head_of(self._texts[f"tables/{table}.toml"]))
 
     # ------------------------------------------------------------ environment variables
-    env_vars = part_of("env_vars", tables.EnvVars, lambda table: table.var)
-    visible_devices_rules = part_of("env_vars", tables.EnvVars, lambda table: table.cuda_visible_devices_rule)
+    env_vars = part_of("env_vars", "var", tuple[tables.EnvVar, ...])
+    visible_devices_rules = part_of("env_vars", "cuda_visible_devices_rule", tuple[tables.VisibleDevicesRule, ...])
 
     # ------------------------------------------------------------ indexes and decoding
-    @cached_property
-    def _architecture_by_id(self) -> dict[str, tables.Architecture]:
-        return {row.id: row for row in self.architectures}
-
-    @cached_property
-    def _cuda_index(self) -> dict[int | str, codes.CudaError]:
-        return index(self.cuda_errors, lambda row: (row.code, row.driver_name, row.runtime_name))
-
-    @cached_property
-    def _nvml_index(self) -> dict[int | str, codes.NvmlError]:
-        return index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
-
     def _table(self, name: str, kind: type[T]) -> T:
         file = f"tables/{name}.toml"
         if file not in self._texts:

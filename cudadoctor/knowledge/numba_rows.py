@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cudadoctor.knowledge.tables import Sourced, Table
+from cudadoctor.knowledge.tables import Sourced
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
 
@@ -62,10 +62,3 @@ class NumbaEnv(Sourced, frozen=True, kw_only=True):
     pitfall: str | None = None
     applies: str
     causes: tuple[str, ...] = ()
-
-
-class NumbaSupport(Table, frozen=True, kw_only=True):
-    numba: tuple[NumbaRelease, ...]
-    numba_cuda: tuple[NumbaCudaRelease, ...]
-    fact: tuple[NumbaFact, ...]
-    env: tuple[NumbaEnv, ...]

@@ -23,10 +23,6 @@ class Product(Sourced, frozen=True, kw_only=True):
         return ComputeCapability(self.cc)
 
 
-class Products(Table, frozen=True, kw_only=True):
-    product: tuple[Product, ...]
-
-
 class TorchIndex(Sourced, frozen=True, kw_only=True):
     """One of PyTorch's package indexes (https://download.pytorch.org/whl/<tag>): for which drivers and GPUs its wheels are."""
 
@@ -74,7 +70,3 @@ class Maker(Sourced, frozen=True, kw_only=True):
     name: str
     kind: Literal["gpu", "virtual", "board"]
     words: tuple[str, ...]
-
-
-class Adapters(Table, frozen=True, kw_only=True):
-    maker: tuple[Maker, ...]

@@ -49,7 +49,3 @@ class DeviceProblem(Sourced, frozen=True, kw_only=True):
     name: str
     meaning: str
     causes: tuple[str, ...]
-
-
-class DeviceProblems(Table, frozen=True, kw_only=True):
-    problem: tuple[DeviceProblem, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudadoctor.knowledge.tables import Sourced, Table
+from cudadoctor.knowledge.tables import Sourced
 
 
 class TopicKind(Sourced, frozen=True, kw_only=True):
@@ -29,9 +29,3 @@ class Advice(Sourced, frozen=True, kw_only=True):
     api: str
     when: str | None = None
     text: str
-
-
-class Topics(Table, frozen=True, kw_only=True):
-    topic: tuple[TopicKind, ...]
-    pitfall: tuple[Pitfall, ...]
-    advice: tuple[Advice, ...]

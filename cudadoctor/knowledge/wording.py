@@ -23,10 +23,6 @@ class Circumstance(Row, frozen=True, kw_only=True):
     ignore_case: bool = False
 
 
-class Circumstances(Table, frozen=True, kw_only=True):
-    circumstance: tuple[Circumstance, ...]
-
-
 Words = str | tuple[str, ...]  # the name of a list of the lexicon, or words
 
 
@@ -53,12 +49,6 @@ class Lexicon(Table, frozen=True, kw_only=True):
     def listed(self, words: Words) -> tuple[str, ...]:
         """KeyError where no list has this name."""
         return self.words[words] if isinstance(words, str) else words
-
-
-class Placeholders(Table, frozen=True, kw_only=True):
-    """What a sentence says in place of a value that is not known, by the value's name."""
-
-    words: dict[str, str]
 
 
 class Discourse(Table, frozen=True, kw_only=True):

@@ -149,7 +149,8 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
     if wrong == "open-modules":
         return msgspec.structs.replace(need, flavour="open", conflict=False)
     if wrong == "proprietary-modules":
-        last = need.high if need.high is not None else knowledge.architecture("volta").last_driver_branch
+        volta = knowledge.architecture("volta")
+        last = need.high if need.high is not None or volta is None else volta.last_driver_branch
         return msgspec.structs.replace(need, flavour="proprietary", high=last, conflict=False)
     return need
 
