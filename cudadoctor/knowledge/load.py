@@ -140,12 +140,15 @@ class Knowledge:
 
     def chip(self, device_id: str) -> tables.Chip | None:
         """The chip behind a PCI device id of NVIDIA's ("1292", with or without 0x). None: newer than the table, or no GPU."""
+        row = self.chip_range(device_id)
+        return None if row is None else _chip(row.architecture, row.cc)
+
+    def chip_range(self, device_id: str) -> tables.IdRange | None:
         try:
             number = int(device_id, 16)
         except ValueError:
             return None
-        row = next((row for row in self.chip_ranges if int(row.first, 16) <= number <= int(row.last, 16)), None)
-        return None if row is None else _chip(row.architecture, row.cc)
+        return next((row for row in self.chip_ranges if int(row.first, 16) <= number <= int(row.last, 16)), None)
 
     def chip_by_name(self, name: str) -> tables.Chip | None:
         """The chip by the first word of its name in pci.ids ("GK208M [GeForce GT 740M]"); a product's name decides nothing."""

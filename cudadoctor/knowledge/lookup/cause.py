@@ -18,19 +18,8 @@ def page(cause_id: str, knowledge: Knowledge) -> CausePage:
     stated = (one for match in cause.match if not match.suspects and not match.advice for one in match.literals)
     hinted = (one for match in cause.match if match.suspects or match.advice for one in match.literals)
     return CausePage(
-        id=cause.id,
-        title=cause.title,
-        layer=cause.layer,
-        row=cause.row,
-        breaks=cause.breaks,
-        effect=cause.effect,
-        why=cause.why,
-        tell_apart=cause.tell_apart,
-        yields_to=cause.yields_to,
-        recipes=cause.recipes,
-        no_software_fix=cause.no_software_fix,
+        **{name: getattr(cause, name) for name in CausePage.__struct_fields__ if hasattr(cause, name)},
         codes=tuple(_codes_of(cause_id, knowledge)),
-        sources=cause.sources,
         messages=tuple(dict.fromkeys(stated)),
         hints=tuple(dict.fromkeys(hinted)),
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from cudadoctor.knowledge.lookup.pages import NoSuchError, neighbours, tell_apart
+from cudadoctor.knowledge.lookup.pages import NoSuchError, either, neighbours, tell_apart
 from cudadoctor.model.explanation import ApiName, CodeMeaning
 
 if TYPE_CHECKING:
-    from cudadoctor.knowledge.codes import CudaError, NvmlError, OldRuntimeError, SmiExit, Xid
+    from cudadoctor.knowledge.codes import Code, CudaError, NvmlError, OldRuntimeError, SmiExit, Xid
     from cudadoctor.knowledge.load import Knowledge
 
 _WORDS = r"(?:error|code|exit|status|result)"
@@ -55,26 +55,18 @@ def _or_a_toolkit(found: tuple[CodeMeaning, ...], knowledge: Knowledge) -> tuple
 
 
 def _by_number(api: str | None, number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    for name, find, meaning in _READERS:
-        row = find(number, knowledge) if api in (None, name) else None
-        if row is not None:
-            yield meaning(row, knowledge)
+    for name, table in TABLES:
+        for row in table.rows(knowledge) if api in (None, name) else ():
+            if getattr(row, table.number) == number:
+                yield table.meaning(row, knowledge)
 
 
 def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
     """By a name as an API writes it, in any case."""
-    if name.startswith("cuda"):
-        for cuda in knowledge.cuda_errors:
-            if name in ((cuda.driver_name or "").lower(), (cuda.runtime_name or "").lower()):
-                yield _cuda_meaning(cuda, knowledge)
-    elif name.startswith("nvml"):
-        for nvml in knowledge.nvml_errors:
-            if name in (nvml.name.lower(), nvml.exception.lower()):
-                yield _nvml_meaning(nvml, knowledge)
-    elif "_" in name:
-        for xid in knowledge.xids:
-            if name in xid.name.lower().split(" / "):
-                yield _xid_meaning(xid, knowledge)
+    for _, table in TABLES if "_" in name or name.startswith("cuda") else ():  # no name of a code is another word
+        for row in table.rows(knowledge):
+            if any(name in (getattr(row, field) or "").lower().split(" / ") for field in table.names):
+                yield table.meaning(row, knowledge)
 
 
 def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
@@ -82,25 +74,19 @@ def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
     if api is None:
         branch = f". A driver branch: `driver {number}`" if knowledge.branch(number) is not None else ""
         return f"no API here has the code {number}: neither CUDA nor NVML, Xid or nvidia-smi{branch}"
-    known: dict[str, Callable[[], Iterable[int]]] = {
-        "cuda": lambda: (row.code for row in knowledge.cuda_errors),
-        "nvml": lambda: (row.code for row in knowledge.nvml_errors),
-        "xid": lambda: (row.number for row in knowledge.xids),
-        "nvidia-smi": lambda: (row.code for row in knowledge.smi_exits),
-    }
-    near = " and ".join(f"`{api} {other}`" for other in neighbours(number, known[api]()))
-    what = "exit code" if api == "nvidia-smi" else "number" if api == "xid" else "code"
-    return f"{_NAMES[api]} has no {what} {number} in these tables. Nearest: {near}"
+    table = next(table for name, table in TABLES if name == api)
+    known = (getattr(row, table.number) for row in table.rows(knowledge))
+    return f"{_NAMES[api]} has no {table.what} {number} in these tables. Nearest: {either(f'{api} ', neighbours(number, known))}"
 
 
-# ---------------------------------------------------------------- CUDA
+# ---------------------------------------------------------------- what a row means
 def _cuda_meaning(row: CudaError, knowledge: Knowledge) -> CodeMeaning:
-    aliases = (row.runtime_name,) if row.driver_name and row.runtime_name else ()
     words = [row.explanation, row.note, "The context is dead afterwards: only a new process helps." if row.sticky else None]
     before = next((old.code for old in knowledge.old_runtime_errors if old.code_today == row.code and old.code != row.code), None)
     return _meaning(
-        "cuda", row.code, row.name, " ".join(filter(None, words)), row.causes, knowledge, suspect=row.suspect_only, aliases=aliases,
-        messages=row.messages, before=before, sources=knowledge.sources("cuda_errors", row.source),
+        "cuda", row, knowledge, number=row.code, name=row.name, meaning=" ".join(filter(None, words)), messages=row.messages,
+        aliases=(row.runtime_name,) if row.driver_name and row.runtime_name else (),
+        number_before_10_1=before, sources=knowledge.sources("cuda_errors", row.source),
     )  # fmt: skip
 
 
@@ -110,73 +96,59 @@ def _old_meaning(old: OldRuntimeError, knowledge: Knowledge) -> CodeMeaning:
     unused = "" if knowledge.cuda_error(old.code) is not None else " Since 10.1 no CUDA code has this number."
     words = f"As a number of the runtime before CUDA 10.1 (today {old.code_today}): {today.explanation}{unused}"
     return _meaning(
-        "cuda-before-10.1", old.code, old.runtime_name, words, today.causes, knowledge, suspect=today.suspect_only,
+        "cuda-before-10.1", today, knowledge, number=old.code, name=old.runtime_name, meaning=words,
         messages=today.messages, sources=knowledge.sources("cuda_errors", None, "old_runtime"),
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- NVML, Xid, nvidia-smi
 def _nvml_meaning(row: NvmlError, knowledge: Knowledge) -> CodeMeaning:
     return _meaning(
-        "nvml", row.code, row.name, row.meaning, row.causes, knowledge, suspect=row.suspect_only, aliases=(row.exception,),
+        "nvml", row, knowledge, number=row.code, name=row.name, meaning=row.meaning, aliases=(row.exception,),
         messages=row.messages, sources=knowledge.sources("nvml_errors", row.source),
     )  # fmt: skip
 
 
 def _xid_meaning(row: Xid, knowledge: Knowledge) -> CodeMeaning:
-    advice = " ".join(filter(None, (row.action, row.follow_up))) or None
     return _meaning(
-        "xid", row.number, row.name, row.meaning, row.causes, knowledge, suspect=row.suspect_only,
-        advice=advice, sources=knowledge.sources("xid", row.source),
+        "xid", row, knowledge, number=row.number, name=row.name, meaning=row.meaning,
+        advice=" ".join(filter(None, (row.action, row.follow_up))) or None, sources=knowledge.sources("xid", row.source),
     )  # fmt: skip
 
 
 def _smi_meaning(row: SmiExit, knowledge: Knowledge) -> CodeMeaning:
     said = tuple(message.text for message in knowledge.smi_messages if message.code == row.code and not message.generic)
     return _meaning(
-        "nvidia-smi", row.code, None, row.meaning, row.causes, knowledge, suspect=row.suspect_only,
+        "nvidia-smi", row, knowledge, number=row.code, name=None, meaning=row.meaning,
         messages=said, sources=knowledge.sources("nvidia_smi", row.source),
     )  # fmt: skip
 
 
-# Each API's row of a number, and the page that it makes.
-_READERS: tuple[tuple[str, Callable[[int, Knowledge], Any], Callable[[Any, Knowledge], CodeMeaning]], ...] = (
-    ("cuda", lambda number, knowledge: knowledge.cuda_error(number), _cuda_meaning),
-    ("cuda", lambda number, knowledge: knowledge.old_runtime_error(number), _old_meaning),
-    ("nvml", lambda number, knowledge: knowledge.nvml_error(number), _nvml_meaning),
-    ("xid", lambda number, knowledge: knowledge.xid(number), _xid_meaning),
-    ("nvidia-smi", lambda number, knowledge: knowledge.smi_exit(number), _smi_meaning),
-)
-
-
 def _meaning(
-    api: ApiName,
-    number: int,
-    name: str | None,
-    meaning: str,
-    causes: tuple[str, ...],
-    knowledge: Knowledge,
-    *,
-    suspect: bool,
-    sources: tuple[str, ...],
-    aliases: tuple[str, ...] = (),
-    messages: tuple[str, ...] = (),
-    advice: str | None = None,
-    before: int | None = None,
-) -> CodeMeaning:
-    if advice is None and not causes:
+    api: ApiName, row: Code, knowledge: Knowledge, *, number: int, advice: str | None = None, aliases: tuple[str, ...] = (),
+    messages: tuple[str, ...] = (), **more: Any,
+) -> CodeMeaning:  # fmt: skip
+    if advice is None and not row.causes:
         advice = knowledge.advice("cuda" if api == "cuda-before-10.1" else api, success=number == 0)
     return CodeMeaning(
-        api=api,
-        number=number,
-        name=name,
-        aliases=aliases,
-        meaning=meaning,
-        causes=causes,
-        certain=len(causes) == 1 and not suspect,
-        tell_apart=tell_apart(causes, knowledge),
-        messages=tuple(dict.fromkeys(messages)),
-        advice=advice,
-        number_before_10_1=before,
-        sources=sources,
-    )
+        api=api, number=number, causes=row.causes, certain=len(row.causes) == 1 and not row.suspect_only, advice=advice, aliases=aliases,
+        tell_apart=tell_apart(row.causes, knowledge), messages=tuple(dict.fromkeys(messages)), **more,
+    )  # fmt: skip
+
+
+class Codes(NamedTuple):
+    """The codes of an API: its rows, the fields in which a row has its number and its names, and the page that a row makes."""
+
+    rows: Callable[[Knowledge], Iterable[Any]]
+    meaning: Callable[[Any, Knowledge], CodeMeaning]
+    names: tuple[str, ...] = ()
+    number: str = "code"
+    what: str = "code"
+
+
+TABLES: tuple[tuple[str, Codes], ...] = (
+    ("cuda", Codes(lambda knowledge: knowledge.cuda_errors, _cuda_meaning, ("driver_name", "runtime_name"))),
+    ("cuda", Codes(lambda knowledge: knowledge.old_runtime_errors, _old_meaning)),
+    ("nvml", Codes(lambda knowledge: knowledge.nvml_errors, _nvml_meaning, ("name", "exception"))),
+    ("xid", Codes(lambda knowledge: knowledge.xids, _xid_meaning, ("name",), "number", "number")),
+    ("nvidia-smi", Codes(lambda knowledge: knowledge.smi_exits, _smi_meaning, what="exit code")),
+)

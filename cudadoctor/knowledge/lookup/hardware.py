@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cudadoctor.knowledge.lookup.pages import NoSuchError, Value, facts, neighbours, topic
+from cudadoctor.knowledge.lookup.pages import NoSuchError, Value, either, facts, neighbours, topic
 from cudadoctor.model.explanation import Fact, Subject, Topic
 from cudadoctor.model.version import ComputeCapability
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PRE_CUDA = "pre-cuda"
 _BUILTIN_NUMBA_ENDS = (9, 0)  # the newest capability of Numba's built-in target (tables/numba_support.toml)
+_SERIES = re.compile(r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|laptop|mobile|gpu|ti|super|max-q|nvl|pcie|sxm\d?|\d{1,4}g[b]?")
 _OPEN = {"unsupported": "not supported", "supported": "supported", "required": "required"}
 
 
@@ -27,33 +28,28 @@ class Traits:
         architecture = architecture.of(capability) if architecture is not None else None
         self.architecture = architecture
         self.capability = capability
-        ended = capability.last_toolkit_text if capability is not None else None
-        began = capability.first_toolkit_text if capability is not None else None
-        if architecture is not None and capability is None:
-            ended, began = architecture.last_toolkit_text, architecture.first_toolkit_text
+        compiled = capability or architecture
         self.values: dict[str, Value] = {
             "last_driver": architecture.last_driver_branch if architecture is not None else last_driver,
             "first_driver": architecture.first_driver_branch if architecture is not None else None,
-            "last_toolkit": ended,
-            "first_toolkit": began,
+            "last_toolkit": compiled.last_toolkit_text if compiled is not None else None,
+            "first_toolkit": compiled.first_toolkit_text if compiled is not None else None,
         }
 
     @property
-    def conditions(self) -> Iterable[str]:
-        named = {
-            "driver-ended": "last_driver",
-            "driver-began": "first_driver",
-            "toolkit-ended": "last_toolkit",
-            "toolkit-began": "first_toolkit",
+    def conditions(self) -> Mapping[str, object]:
+        known = {
+            "driver-ended": self.values["last_driver"] is not None,
+            "driver-began": self.values["first_driver"] is not None,
+            "toolkit-ended": self.values["last_toolkit"] is not None,
+            "toolkit-began": self.values["first_toolkit"] is not None,
+            "no-cuda": self.architecture is None and self.capability is None,
         }
-        yield from (condition for condition, value in named.items() if self.values[value] is not None)
         if self.architecture is None:
-            yield from () if self.capability is not None else ("no-cuda",)
-            return
-        yield f"open-{self.architecture.open_modules}"
+            return known
         numbers = [self.capability.compute_capability] if self.capability is not None else self.architecture.capabilities
-        if numbers and all(number.major_minor > _BUILTIN_NUMBA_ENDS for number in numbers):
-            yield "numba-fallback"
+        fallback = numbers and all(number.major_minor > _BUILTIN_NUMBA_ENDS for number in numbers)
+        return {**known, f"open-{self.architecture.open_modules}": True, "numba-fallback": fallback}
 
     @property
     def newest(self) -> str | None:
@@ -97,16 +93,8 @@ def architecture(words: str, knowledge: Knowledge) -> Topic | None:
     row = next((row for row in knowledge.architectures if wanted in (row.id, row.name.lower().replace(" ", "-"))), None)
     if row is None:
         return None
-    lines = facts(
-        ("chips", row.chips),
-        ("compute capabilities", row.cc),
-        ("tensor cores, generation", row.tensor_cores or None),
-    )
+    lines = facts(("chips", row.chips), ("compute capabilities", row.cc), ("tensor cores, generation", row.tensor_cores or None))
     return _page("architecture", row.id, f"{row.name}, an architecture", Traits(row, None), lines, (), row.note, knowledge)
-
-
-def architecture_names(knowledge: Knowledge) -> list[str]:
-    return [row.id for row in knowledge.architectures]
 
 
 # ---------------------------------------------------------------- compute capabilities
@@ -116,8 +104,8 @@ def capability(text: str, knowledge: Knowledge, *, product: str | None = None) -
     row = knowledge.capability(number)
     if row is None:
         near = neighbours(number, (known.compute_capability for known in knowledge.capabilities))
-        raise NoSuchError(f"these tables hold no compute capability {text}. Nearest: {_either('cc ', near)}")
-    generation = next((known for known in knowledge.architectures if known.id == row.architecture), None)
+        raise NoSuchError(f"these tables hold no compute capability {text}. Nearest: {either('cc ', near)}")
+    generation = knowledge.architecture(row.architecture)
     digits = row.cc.replace(".", "")
     indexes = tuple(index.tag for index in knowledge.torch_indexes if index.serves(number))
     lines = facts(
@@ -139,13 +127,7 @@ def product(name: str, knowledge: Knowledge) -> Topic | None:
         match = re.search(row.pattern, name, re.IGNORECASE)
         if match is not None:
             rest = f"{name[: match.start()]} {name[match.end() :]}".lower().split()
-            known = all(
-                re.fullmatch(
-                    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|laptop|mobile|gpu|ti|super|max-q|nvl|pcie|sxm\d?|\d{1,4}g[b]?", word
-                )
-                for word in rest
-            )
-            return capability(row.cc, knowledge, product=name) if known else None
+            return capability(row.cc, knowledge, product=name) if all(_SERIES.fullmatch(word) for word in rest) else None
     return None
 
 
@@ -163,15 +145,11 @@ def chip(name: str, knowledge: Knowledge) -> Topic | None:
 
 def device(identity: str, knowledge: Knowledge) -> Topic:
     """By PCI device id ("1292"). NoSuchError where no run of ids holds it."""
-    number = int(identity, 16)
-    row = next((row for row in knowledge.chip_ranges if int(row.first, 16) <= number <= int(row.last, 16)), None)
+    row = knowledge.chip_range(identity)
     if row is None:
-        newer = number > int(knowledge.chip_ranges[-1].last, 16)
-        why = (
-            "it may be a GPU that is newer than these tables"
-            if newer
-            else "no GPU of NVIDIA's has it; other functions of a card have ids too"
-        )
+        newer = int(identity, 16) > int(knowledge.chip_ranges[-1].last, 16)
+        others = "no GPU of NVIDIA's has it; other functions of a card have ids too"
+        why = "it may be a GPU that is newer than these tables" if newer else others
         raise NoSuchError(f"no run of NVIDIA's GPU ids holds {identity}: {why}")
     prefix = next((known for known in knowledge.chip_prefixes for name in row.chips if known.fits(name)), None)
     lines = facts(("chips with ids near it", row.chips), ("run of ids", f"{row.first} to {row.last}"))
@@ -187,7 +165,7 @@ def _of_chip(
     sources: tuple[str, ...], knowledge: Knowledge, architecture_id: str | None = None,
 ) -> Topic:  # fmt: skip
     wanted = architecture_id or (row.architecture if row is not None else PRE_CUDA)
-    generation = next((known for known in knowledge.architectures if known.id == wanted), None)
+    generation = knowledge.architecture(wanted)
     exceptions = [entry for entry in knowledge.chip_exceptions if identity.startswith(entry.name)]
     more = facts(
         ("architecture", generation.name if generation is not None else "older than CUDA"),
@@ -200,7 +178,3 @@ def _of_chip(
     )
     note = " ".join(filter(None, (row.note if row is not None else None, *(f"{entry.meaning}." for entry in exceptions)))) or None
     return _page(subject, identity, title, traits, (*lines, *more), rests_on, note, knowledge)
-
-
-def _either(before: str, near: Iterable[object]) -> str:
-    return " and ".join(f"`{before}{one}`" for one in near)

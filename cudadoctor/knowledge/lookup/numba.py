@@ -36,7 +36,7 @@ def numba(version: str, knowledge: Knowledge) -> Topic:
     return topic(
         "numba", f"numba {version}", f"Numba {version}", knowledge, facts=(*lines, *facts_of),
         sources=[*knowledge.sources("numba_support", row.source), *rests_on],
-        conditions=["builtin"] if row.builtin_ctk else [],
+        conditions={"builtin": row.builtin_ctk},
         values={"builtin_ctk": row.builtin_ctk, "numpy": row.numpy, "python": row.python},
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def numba_cuda(version: str, knowledge: Knowledge) -> Topic:
     return topic(
         "numba-cuda", f"numba-cuda {version}", f"numba-cuda {version}", knowledge, facts=(*lines, *facts_of),
         sources=[*knowledge.sources("numba_support", row.source), *rests_on], note=row.note,
-        conditions=["needs-bindings"] if row.requires else [],
+        conditions={"needs-bindings": row.requires},
         values={"majors": " and ".join(row.ctk_majors), "numba": row.numba, "python": row.python},
     )  # fmt: skip
 

@@ -29,6 +29,11 @@ def neighbours(number: T, known: Iterable[T]) -> tuple[T, ...]:
     return tuple(other for other in (below, above) if other is not None)
 
 
+def either(before: str, near: Iterable[object]) -> str:
+    """The questions that lead to these: "`cc 6.2` and `cc 7.0`"."""
+    return " and ".join(f"`{before}{one}`" for one in near)
+
+
 def tell_apart(causes: Iterable[str], knowledge: Knowledge) -> dict[str, str | None]:
     """For each cause the command that shows whether it is that one; None where the cause has no file."""
     known = knowledge.causes
@@ -56,14 +61,14 @@ def topic(
     sources: Iterable[str],
     meaning: str | None = None,
     note: str | None = None,
-    conditions: Iterable[str] = (),
+    conditions: Mapping[str, object] | None = None,
     values: Mapping[str, Value] | None = None,
     troubles: tuple[Trouble, ...] = (),
     compute_capability: str | None = None,
 ) -> Topic:
-    """A thing's page: what its kind is, what is known of this one, and what usually goes wrong where these conditions hold."""
+    """A thing's page: what its kind is, what is known of this one, and what usually goes wrong where a condition holds."""
     kind = knowledge.topic(subject)
-    rows = knowledge.pitfalls(subject, frozenset(conditions))
+    rows = knowledge.pitfalls(subject, frozenset(name for name, holds in (conditions or {}).items() if holds))
     words = {name: _words(value) for name, value in (values or {}).items()}
     found = (*troubles, *(Trouble(text=row.text.format_map(words), causes=row.causes) for row in rows))
     causes = tuple(dict.fromkeys(cause for trouble in found for cause in trouble.causes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cudadoctor.knowledge.lookup.pages import NoSuchError, facts, neighbours, topic
+from cudadoctor.knowledge.lookup.pages import NoSuchError, either, facts, neighbours, topic
 from cudadoctor.model.explanation import Fact, Topic
 from cudadoctor.model.version import CudaVersion, ModuleVersion, ToolkitVersion, Version
 
@@ -23,7 +23,7 @@ def driver(version: str, knowledge: Knowledge) -> Topic:
     row = knowledge.branch(number.major) or _of_windows(number, knowledge)
     if row is None:
         near = neighbours(number.major, (known.branch for known in knowledge.branches))
-        raise NoSuchError(f"these tables hold no driver branch {number.major}. Nearest: {_either('driver ', near)}")
+        raise NoSuchError(f"these tables hold no driver branch {number.major}. Nearest: {either('driver ', near)}")
     gone = [known for known in knowledge.architectures if known.last_driver_branch is not None and known.last_driver_branch < row.branch]
     newer = [known for known in knowledge.architectures if known.first_driver_branch is not None and known.first_driver_branch > row.branch]
     ended = row.eol is not None and row.eol <= knowledge.read_on("driver_branches")
@@ -35,7 +35,7 @@ def driver(version: str, knowledge: Knowledge) -> Topic:
         f"driver {version}, of branch {row.branch}" if exact else f"driver branch {row.branch}", knowledge,
         facts=_branch_facts(row, number if exact and not windows else None, knowledge),
         sources=knowledge.sources("driver_branches", row.source), note=" ".join(filter(None, (of_windows, row.note))) or None,
-        conditions=[name for name, holds in conditions.items() if holds],
+        conditions=conditions,
         values={"cuda": row.cuda_text, "dropped": _names(gone), "not_yet": _names(newer), "eol": row.eol},
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ def toolkit(version: str, knowledge: Knowledge) -> Topic:
     rests_on = knowledge.sources_of("cuda_driver_compat", (row, *releases))
     return topic(
         "toolkit", f"toolkit {row.cuda}", f"CUDA toolkit {row.cuda}", knowledge, facts=lines, sources=rests_on, note=row.note,
-        conditions=[name for name, holds in conditions.items() if holds],
+        conditions=conditions,
         values={"full_driver": full, "minor_driver": minor, "cc_min": row.cc_min_text, "cc_max": row.cc_max_text, "gcc_max": row.gcc_max},
     )  # fmt: skip
 
@@ -130,15 +130,15 @@ def _no_toolkit(version: str, knowledge: Knowledge) -> str:
     near = neighbours(ToolkitVersion(version), (known.version for known in knowledge.toolkits))
     reported = [known.branch for known in knowledge.branches if known.cuda == CudaVersion(version)]
     driver_says = f" (drivers of branch {_names(reported)} report this CUDA: `driver {reported[-1]}`)" if reported else ""
-    return f"these tables hold no CUDA toolkit {version}{driver_says}. Nearest: {_either('toolkit ', near)}"
+    return f"these tables hold no CUDA toolkit {version}{driver_says}. Nearest: {either('toolkit ', near)}"
 
 
-def toolkit_series(major: str, knowledge: Knowledge) -> NoSuchError:
-    """The sentence about a toolkit without its second number."""
+def toolkit_series(major: str, knowledge: Knowledge) -> Topic:
+    """NoSuchError: a toolkit without its second number is none."""
     minors = [str(row.version) for row in knowledge.toolkits if row.version.major == int(major)]
     if not minors:
-        return NoSuchError(_no_toolkit(f"{major}.0", knowledge))
-    return NoSuchError(f"which toolkit {major}? Ask for one of {', '.join(minors)}: `cudadoctor explain 'toolkit {minors[-1]}'`")
+        raise NoSuchError(_no_toolkit(f"{major}.0", knowledge))
+    raise NoSuchError(f"which toolkit {major}? Ask for one of {', '.join(minors)}: `cudadoctor explain 'toolkit {minors[-1]}'`")
 
 
 # ---------------------------------------------------------------- PTX
@@ -149,7 +149,7 @@ def ptx(version: str, knowledge: Knowledge) -> Topic:
     if not rows:
         near = neighbours(wanted.numbers, {Version(row.ptx_isa).numbers for row in knowledge.toolkits})
         names = (".".join(map(str, numbers)) for numbers in near)
-        raise NoSuchError(f"no toolkit in these tables has PTX {version} as its newest. Nearest: {_either('ptx ', names)}")
+        raise NoSuchError(f"no toolkit in these tables has PTX {version} as its newest. Nearest: {either('ptx ', names)}")
     first = rows[0]
     branches = [row for row in knowledge.branches if row.cuda is not None and row.cuda.numbers >= first.version.numbers]
     lines = facts(
@@ -163,7 +163,7 @@ def ptx(version: str, knowledge: Knowledge) -> Topic:
     rests_on = knowledge.sources_of("cuda_driver_compat", rows)
     return topic(
         "ptx", f"ptx {version}", f"PTX {version}", knowledge, facts=lines, sources=rests_on,
-        conditions=["known-drivers"], values={"cuda": first.cuda},
+        conditions={"known-drivers": True}, values={"cuda": first.cuda},
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def compiler(name: str, version: str, knowledge: Knowledge) -> Topic:
     rests_on = knowledge.sources_of("cuda_driver_compat", stated)
     return topic(
         "compiler", f"{kind} {number}", f"{label}, a host compiler", knowledge, facts=lines, sources=rests_on,
-        conditions=[condition for condition, holds in conditions.items() if holds],
+        conditions=conditions,
         values={"refused_by": _span(older or refuses), "newest_cuda": str(knowledge.toolkits[-1].version)},
     )  # fmt: skip
 
@@ -214,7 +214,3 @@ def _limit(row: ToolkitInfo, kind: str) -> str:
 
 def _span(rows: list[ToolkitInfo]) -> str:
     return "" if not rows else rows[0].cuda if len(rows) == 1 else f"{rows[0].cuda} to {rows[-1].cuda}"
-
-
-def _either(before: str, near: Iterable[object]) -> str:
-    return " and ".join(f"`{before}{one}`" for one in near)

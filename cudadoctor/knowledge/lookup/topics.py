@@ -33,10 +33,6 @@ def _device(match: re.Match[str], knowledge: Knowledge) -> Topic:
     return hardware.device(match["device"], knowledge)
 
 
-def _series(match: re.Match[str], knowledge: Knowledge) -> Topic:
-    raise software.toolkit_series(match[1], knowledge)
-
-
 # Each is tried on the whole question, in small letters.
 _FORMS: tuple[tuple[str, Reader], ...] = (
     (r"(?:sm|compute|cc|capability|compute[ _]capability)[ _:-]{0,8}(?P<digits>\d{1,2}\.\d|\d{1,3})[af]?", _capability),
@@ -52,7 +48,7 @@ _FORMS: tuple[tuple[str, Reader], ...] = (
         rf"(?:nvidia[ -]*)?{_TOOLKIT}[ _:=-]{{0,8}}v?(?P<version>\d{{1,2}}\.\d{{1,2}}){_MORE}(?: ?(?:update|u) ?\d)?",
         lambda match, knowledge: software.toolkit(match["version"], knowledge),
     ),
-    (r"(?:cuda[ _-]{0,8})?toolkit[ _:=-]{0,8}v?(\d{1,2})", _series),
+    (r"(?:cuda[ _-]{0,8})?toolkit[ _:=-]{0,8}v?(\d{1,2})", lambda match, knowledge: software.toolkit_series(match[1], knowledge)),
     (
         r"(?:ptx(?:[ _-]isa)?(?:[ _-]version)?|\.version)[ :=]{0,8}(?P<version>\d{1,2}\.\d)",
         lambda match, knowledge: software.ptx(match["version"], knowledge),
@@ -133,4 +129,4 @@ def _by_name(asked: str, knowledge: Knowledge) -> Topic | None:
 def names(knowledge: Knowledge) -> Iterator[str]:
     """Everything of this kind that has a name, for those who misspell it."""
     yield from variables.names(knowledge)
-    yield from hardware.architecture_names(knowledge)
+    yield from (row.id for row in knowledge.architectures)
