@@ -89,18 +89,6 @@ class SmiMessage(Code, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class SmiHeader(Sourced, frozen=True, kw_only=True):
-    template: str
-    branches: str
-    cuda: bool
-    note: str | None = None
-
-
-class SmiChange(Row, frozen=True, kw_only=True):
-    branch: int
-    change: str
-
-
 class Xid(Code, frozen=True, kw_only=True):
     number: int
     name: str
@@ -115,11 +103,6 @@ class Xid(Code, frozen=True, kw_only=True):
     nvidia_immediate: str | None = None
     nvidia_investigate: str | None = None
     xid154: str | None = None
-
-
-class XidBucket(Row, frozen=True, kw_only=True):
-    bucket: str
-    meaning: str
 
 
 class RecoveryAction(Row, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
 T = TypeVar("T")
+Notes = tuple[dict[str, Any], ...]  # rows for whoever maintains the tables
 FOLDERS = ("causes", "recipes", "tables")
 
 
@@ -167,7 +168,7 @@ class Knowledge:
     # ------------------------------------------------------------ driver branches and packages
     branches = part_of("driver_branches", "branch", tuple[tables.Branch, ...])
     branch = row_by(branches, "branch")
-    package_rules = part_of("driver_branches", "package_rule", tuple[tables.PackageRule, ...])
+    package_rules = part_of("driver_branches", "package_rule", Notes)
 
     @property
     def newest_branch(self) -> int:
@@ -288,12 +289,12 @@ class Knowledge:
     smi_exits = part_of("nvidia_smi", "exit_code", tuple[codes.SmiExit, ...])
     smi_exit = row_by(smi_exits, "code")
     smi_messages = part_of("nvidia_smi", "message", tuple[codes.SmiMessage, ...])
-    smi_headers = part_of("nvidia_smi", "header", tuple[codes.SmiHeader, ...])
-    smi_changes = part_of("nvidia_smi", "change", tuple[codes.SmiChange, ...])
+    smi_headers = part_of("nvidia_smi", "header", Notes)
+    smi_changes = part_of("nvidia_smi", "change", Notes)
     xids = part_of("xid", "xid", tuple[codes.Xid, ...])
     xid = row_by(xids, "number")
     xid_line = part_of("xid", "line_format", codes.XidLine)  # its form in the kernel log
-    xid_buckets = part_of("xid", "bucket", tuple[codes.XidBucket, ...])
+    xid_buckets = part_of("xid", "bucket", Notes)
     recovery_actions = part_of("xid", "recovery_action", tuple[codes.RecoveryAction, ...])
 
     # ------------------------------------------------------------ what texts show and people write

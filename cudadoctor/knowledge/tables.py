@@ -269,14 +269,6 @@ class Branch(Sourced, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
         return version_of(CudaVersion, self.cuda_text)
 
 
-class PackageRule(Sourced, frozen=True, kw_only=True):
-    """How a distribution names its driver packages, in words."""
-
-    distro: str
-    rule: str
-    uncertain: str | None = None
-
-
 class UbuntuPackage(Row, frozen=True, kw_only=True):
     """A driver package of an Ubuntu release (by codename) that installs what its name says."""
 

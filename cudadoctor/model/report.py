@@ -13,6 +13,7 @@ from cudadoctor.model.bounds import Bytes, Count, Figure, Seconds
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Diagnosis, Verdict
 from cudadoctor.model.recipe import Action, Leg, Prescription
+from cudadoctor.model.values import Lesson
 
 SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"
 LARGEST = 4 << 20  # bytes of one report as JSON; of eight GPUs it has a quarter of a MiB
@@ -118,21 +119,6 @@ class SmokeResult(Part, frozen=True, kw_only=True):
     planted: Planted | None = None
 
 
-class LessonResult(Part, frozen=True, kw_only=True):
-    """One computation at one size, timed in several ways (microseconds)."""
-
-    gpu: Count
-    step: str
-    elements: Count
-    cpu_us: float  # NumPy
-    gpu_us: float  # with both copies
-    kernel_us: float  # the kernel alone, by events
-    launch_us: float  # the launch call alone: what a timer without `synchronize` claims
-    first_us: float  # the first call, with its compilation
-    python_us: float | None = None  # a loop in plain Python, where it is short enough
-    compiled_us: float | None = None  # that loop compiled for the CPU
-
-
 class SustainedSample(Part, frozen=True, kw_only=True):
     """A moment of `bench --sustained`. `clock_mhz`: counted by the kernels; `reasons`: what held the clocks down."""
 
@@ -185,7 +171,7 @@ class Report(Part, frozen=True, kw_only=True):
     requirements: tuple[RequirementResult, ...]
     smoke: tuple[SmokeResult, ...]
     benchmark: tuple[BenchmarkResult, ...]
-    lessons: tuple[LessonResult, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
     sustained: tuple[SustainedSample, ...] = ()
     timing: Timing
     notes: tuple[str, ...] = ()  # what a reader should know: probing changed the machine, another Python has Numba ...

@@ -16,7 +16,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.values import NVML, Ladder, Measurement
+from cudadoctor.model.values import NVML, Ladder, Lesson, Measurement
 
 
 def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
@@ -33,10 +33,10 @@ def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[repor
     return tuple(results)
 
 
-def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
+def lessons(facts: Facts) -> tuple[Lesson, ...]:
     """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
     return tuple(
-        report.LessonResult(**{**asdict(one), "python_us": figure(one.python_us), "compiled_us": figure(one.compiled_us)})
+        msgspec.structs.replace(one, python_us=figure(one.python_us), compiled_us=figure(one.compiled_us))
         for one in climbed(facts).lessons
         if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
     )
