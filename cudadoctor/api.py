@@ -187,10 +187,8 @@ def diagnosis(report: Report) -> str:
     root = report.diagnosis.root
     if root is not None:
         lines += [one_line(_knowledge().cause(root.cause).why), *words.quoted(root.evidence)]
-    lines += [one_line(f"possible: {finding.title} [{finding.cause}]") for finding in report.diagnosis.suspects]
-    if report.prescription is not None:
-        lines += ["", "Fix:", *words.fix(report)]
-    return terminal.gated("\n".join(lines))
+    lines += [one_line(f"possible: {finding.named}") for finding in report.diagnosis.suspects]
+    return terminal.gated("\n".join((*lines, *words.fix(report))))
 
 
 def _message(report: Report) -> str:

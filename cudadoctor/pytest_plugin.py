@@ -55,7 +55,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if lacking is None:
         return
     if required(item.config):
-        pytest.fail(f"{lacking}\n{_diagnosis(_examined(item.config))}", pytrace=False)
+        from cudadoctor import api
+
+        pytest.fail(f"{lacking}\n{api.diagnosis(_examined(item.config))}", pytrace=False)
     raise pytest.skip.Exception(lacking, _use_item_location=True)  # the summary names the test, not this file
 
 
@@ -109,7 +111,7 @@ def _lacking(report: Report, mark: pytest.Mark) -> str | None:
         said = [f"{fitting} of {len(visible)} visible GPU{plural} with {' and '.join(one.text for one in asked)}, {count} needed"]
     root = report.diagnosis.root
     if root is not None and root.effect == "blocks":
-        said.append(f"{root.title} [{root.cause}]")
+        said.append(root.named)
     elif not visible and report.diagnosis.suspects:
         said.append(f"perhaps {report.diagnosis.suspects[0].cause}")
     return terminal.gated(one_line(": ".join(said)))
@@ -129,12 +131,6 @@ def _asked(mark: pytest.Mark) -> tuple[int, tuple[Requirement, ...]]:
         return (1 if count is None else count), policy.requirements(texts)
     except policy.RequirementError as error:
         pytest.fail(f"@pytest.mark.gpu: {error}", pytrace=False)
-
-
-def _diagnosis(report: Report) -> str:
-    from cudadoctor.api import diagnosis
-
-    return diagnosis(report)
 
 
 # ---------------------------------------------------------------- the header: /proc and /sys alone

@@ -17,7 +17,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.model.values import CudaDevice, Guest, Ladder, Lesson, Load, Measurement
+from cudadoctor.model.values import CudaDevice, Guest, Ladder, LessonResult, Load, Measurement
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.report import bench_text, smoke_text
 from cudadoctor.report.page import Style
@@ -317,8 +317,8 @@ def test_a_bar_is_as_long_as_the_share(share: float, filled: int) -> None:
     assert len(bench_text.bar(None, ascii_only=False)) == 20
 
 
-def lesson(cpu: float, gpu: float, elements: int) -> Lesson:
-    return Lesson(gpu=0, step="exp", elements=elements, cpu_us=cpu, gpu_us=gpu, kernel_us=1.0, launch_us=1.0, first_us=9.0)
+def lesson(cpu: float, gpu: float, elements: int) -> LessonResult:
+    return LessonResult(gpu=0, step="exp", elements=elements, cpu_us=cpu, gpu_us=gpu, kernel_us=1.0, launch_us=1.0, first_us=9.0)
 
 
 def test_the_break_even_is_between_the_sizes() -> None:

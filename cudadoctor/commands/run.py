@@ -117,7 +117,7 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
     root, why = report.diagnosis.root, planning.refusal(report, knowledge.own_causes())
     if root is None or why is not None:
         return "", one_line(why or "")
-    named = one_line(f"{root.title} [{root.cause}]")
+    named = one_line(root.named)
     found = planning.of_the_shell(report.prescription)
     return found, named if found else f"{named}: nothing in its fix can be done for one program (cudadoctor fix)"
 

@@ -80,7 +80,7 @@ def _verdict(a: Report, b: Report) -> Iterator[Difference]:
 
 def _cause(report: Report) -> str | None:
     root = report.diagnosis.root
-    return None if root is None else f"{root.title} [{root.cause}]{_where(root, _places(report))}"
+    return None if root is None else f"{root.named}{_where(root, _places(report))}"
 
 
 def _where(finding: Finding, places: Mapping[str | None, int]) -> str:
@@ -102,7 +102,7 @@ def _findings(a: Report, b: Report) -> Iterator[Difference]:
     def listed(report: Report) -> dict[str, str]:
         diagnosis, places = report.diagnosis, _places(report)
         groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
-        return {f"{one.title} [{one.cause}]{_where(one, places)}": f"{how}, {one.effect}" for how, group in groups for one in group}
+        return {f"{one.named}{_where(one, places)}": f"{how}, {one.effect}" for how, group in groups for one in group}
 
     yield from _of(listed(a), listed(b), "finding")
 

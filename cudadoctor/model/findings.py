@@ -43,6 +43,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     url: str | None = None  # of its page in the manual; an extension's cause has none
     ignored: Ignored | None = None  # it stands under `also`, and changes neither verdict nor exit code
 
+    @property
+    def named(self) -> str:
+        return f"{self.title} [{self.cause}]"
+
 
 class Clue(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule, a sign or an error code hands to the diagnosis: a cause and its lines, before the effect is known.

@@ -13,7 +13,7 @@ from cudadoctor.model.bounds import Bytes, Count, Figure, Seconds
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Diagnosis, Verdict
 from cudadoctor.model.recipe import Action, Leg, Prescription
-from cudadoctor.model.values import Lesson
+from cudadoctor.model.values import LessonResult
 
 SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"
 LARGEST = 4 << 20  # bytes of one report as JSON; of eight GPUs it has a quarter of a MiB
@@ -46,6 +46,10 @@ class MachineDriver(Part, frozen=True, kw_only=True):
     library: str | None
     cuda: str | None
     flavour: str | None
+
+    @property
+    def version(self) -> str | None:
+        return self.module or self.library
 
 
 class MachinePython(Part, frozen=True, kw_only=True):
@@ -81,6 +85,9 @@ class Machine(Part, frozen=True, kw_only=True):
     python: MachinePython
     gpus: tuple[MachineGpu, ...]
 
+    def gpu(self, cuda_index: int) -> MachineGpu | None:
+        return next((one for one in self.gpus if one.cuda_index == cuda_index), None)
+
 
 class Row(Part, frozen=True, kw_only=True):
     """One row of the pipeline. `because` is set where the status is skip or unknown."""
@@ -99,6 +106,11 @@ class RequirementResult(Part, frozen=True, kw_only=True):
     met: bool | None
     found: str | None
     why: str | None
+
+    @property
+    def said(self) -> str:
+        """What was found; where nobody knows, why."""
+        return (self.found if self.met is not None else self.why) or ""
 
 
 class Planted(Part, frozen=True, kw_only=True):
@@ -171,7 +183,7 @@ class Report(Part, frozen=True, kw_only=True):
     requirements: tuple[RequirementResult, ...]
     smoke: tuple[SmokeResult, ...]
     benchmark: tuple[BenchmarkResult, ...]
-    lessons: tuple[Lesson, ...] = ()
+    lessons: tuple[LessonResult, ...] = ()
     sustained: tuple[SustainedSample, ...] = ()
     timing: Timing
     notes: tuple[str, ...] = ()  # what a reader should know: probing changed the machine, another Python has Numba ...

@@ -15,4 +15,8 @@ def figure(value: float, unit: str) -> str:
     """A figure of the benchmark with its unit, never in powers of ten: 53.2 GB/s, 33.35 TB/s, 0.8613 us."""
     if value >= 10_000 and unit.startswith("G"):
         value, unit = value / 1000, f"T{unit[1:]}"
-    return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.4g} {unit}"
+    return f"{short(value)} {unit}"
+
+
+def short(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

@@ -19,7 +19,7 @@ from cudadoctor.model.values import (
     Guest,
     InstalledFile,
     Ladder,
-    Lesson,
+    LessonResult,
     Measurement,
     NumbaState,
     Opening,
@@ -48,7 +48,7 @@ _LEADS_TO = {"libcuda": _LOADER, "numba-kernel": (*_LOADER, "CUDA_HOME", "CUDA_P
 _LISTS: dict[str, tuple[type[Value], str]] = {
     "openings": (Opening, "opening"), "refused": (Refused, "refused"), "changed": (Changed, "changed"),
     "installed": (InstalledFile, "installed"), "smoke": (SmokeStep, "smoke"), "benchmark": (Measurement, "benchmark"),
-    "guests": (Guest, "guest"), "loads": (GpuLoad, "load"), "sustained": (Sustained, "sustained"), "lessons": (Lesson, "lesson"),
+    "guests": (Guest, "guest"), "loads": (GpuLoad, "load"), "sustained": (Sustained, "sustained"), "lessons": (LessonResult, "lesson"),
 }  # fmt: skip
 ERROR_MARKS = ("Error", "error", "ERROR")
 

@@ -5,12 +5,13 @@ out, as a curve in text and in HTML, and which one falls more than the others.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report, SustainedSample
+from cudadoctor.model import units
+from cudadoctor.model.report import BenchmarkResult, Report, SustainedSample
 from cudadoctor.report import smoke_text, text, words
 from cudadoctor.report.clean import one_line
 
@@ -34,7 +35,9 @@ def render(report: Report, knowledge: Knowledge, style: text.Style, *, against: 
     if report.sustained:
         held_out(page, report)
     for gpu in sorted({result.gpu for result in report.benchmark if result.peer is None}):
-        page.raw(_heading(gpu, report.machine.gpus), style="bold")
+        known = report.machine.gpu(gpu)
+        head = (f"GPU {gpu}", known.name or "" if known is not None else "", known.address or "" if known is not None else "")
+        page.raw(one_line("  ".join(part for part in head if part)), style="bold")
         for result in report.benchmark:
             if result.gpu == gpu and result.peer is None:
                 _figure(page, result, knowledge)
@@ -48,16 +51,9 @@ def render(report: Report, knowledge: Knowledge, style: text.Style, *, against: 
         page.gap()
     if report.verdict != "healthy" or report.exit_code != 0:
         return page.text() + text.render(msgspec.structs.replace(report, benchmark=()), knowledge, style)
-    for note in report.notes:
-        page.prose(f"Note: {note}", hang=2)
+    page.notes(report.notes)
     _conclusion(page, report)
     return page.text()
-
-
-def _heading(gpu: int, gpus: Sequence[MachineGpu]) -> str:
-    known = next((one for one in gpus if one.cuda_index == gpu), None)
-    parts = (f"GPU {gpu}", known.name or "" if known is not None else "", known.address or "" if known is not None else "")
-    return one_line("  ".join(part for part in parts if part))
 
 
 def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> None:
@@ -66,7 +62,7 @@ def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> N
         page.pair(f"  {title:<{TITLE}}", "", "not measured")
         page.prose(result.why or "no reason recorded", indent=6, style="dim")
         return
-    value = f"{_short(result.value):>8} {result.unit:<8}"
+    value = f"{units.short(result.value):>8} {result.unit:<8}"
     said = f"{value} {bar(result.share, ascii_only=page.style.ascii)}"
     if result.share is not None:
         said += f" {round(result.share * 100):>3} %"
@@ -75,7 +71,7 @@ def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> N
     if result.behind is not None:
         said += f"  {result.behind:.0%} behind equal GPUs"
     if result.change is not None:
-        said += f"  {result.change:+.1%} against {_short(result.saved or 0.0)}"
+        said += f"  {result.change:+.1%} against {units.short(result.saved or 0.0)}"
     page.pair(f"  {title:<{TITLE}}", VERDICT_STYLE[result.verdict] if result.verdict == "slow" else "", said.rstrip())
     details = _details(result, judged=row is not None and row.good is not None, verbose=page.style.verbose)
     if details:
@@ -89,7 +85,7 @@ def _details(result: BenchmarkResult, *, judged: bool, verbose: bool) -> str:
         return result.why or "" if doubtful else ""
     parts = []
     if result.limit is not None:
-        parts.append(f"limit {_short(result.limit)} {result.unit} ({result.limit_from})")
+        parts.append(f"limit {units.short(result.limit)} {result.unit} ({result.limit_from})")
     if result.spread is not None:
         parts.append(f"spread {result.spread:.1%}" + (f" over {len(result.runs)} runs" if result.runs else ""))
     if result.why:
@@ -106,28 +102,39 @@ def bar(share: float | None, *, ascii_only: bool) -> str:
     return full * filled + empty * (BAR - filled)
 
 
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
-
-
 def _matrix(page: text.Page, between: Sequence[BenchmarkResult], knowledge: Knowledge) -> None:
     """One table a figure: from each GPU (row) to each other (column)."""
-    for name in dict.fromkeys(result.name for result in between):
-        cells = {(result.gpu, result.peer): result for result in between if result.name == name}
-        unit = next(iter(cells.values())).unit
-        page.raw(f"{words.figure(name, knowledge)}, {unit} (from the row's GPU to the column's)", style="bold")
-        gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
+    for name, results in by_name(between).items():
+        gpus, cells = square(results)
+        page.raw(f"{words.figure(name, knowledge)}, {results[0].unit} (from the row's GPU to the column's)", style="bold")
         page.raw("        " + "".join(f"{f'GPU {gpu}':>9}" for gpu in gpus))
         for one in gpus:
             row = (cells.get((one, other)) for other in gpus)
-            line = "".join(f"{'-' if cell is None or cell.value is None else _short(cell.value):>9}" for cell in row)
+            line = "".join(f"{'-' if cell is None or cell.value is None else units.short(cell.value):>9}" for cell in row)
             page.raw(f"  {f'GPU {one}':<6}{line}")
-        ways = dict.fromkeys(result.limit_from for result in cells.values() if result.limit_from)
-        for way in ways:
+        for way in limits(results):
             page.raw(one_line(f"limit: {way}"), style="dim", indent=2)
-        for result in cells.values():
+        for result in results:
             if result.verdict == "slow" or (result.value is None and result.why):
                 page.prose(f"GPU {result.gpu} to GPU {result.peer}: {result.verdict}: {result.why}", indent=2, hang=2)
+
+
+def by_name(results: Iterable[BenchmarkResult]) -> dict[str, list[BenchmarkResult]]:
+    found: dict[str, list[BenchmarkResult]] = {}
+    for result in results:
+        found.setdefault(result.name, []).append(result)
+    return found
+
+
+def square(results: Iterable[BenchmarkResult]) -> tuple[list[int], dict[tuple[int, int | None], BenchmarkResult]]:
+    """The GPUs of copies between two, and the figure of each pair."""
+    cells = {(result.gpu, result.peer): result for result in results}
+    return sorted({gpu for pair in cells for gpu in pair if gpu is not None}), cells
+
+
+def limits(results: Iterable[BenchmarkResult]) -> tuple[str, ...]:
+    """What sets the limits of these figures, each once."""
+    return tuple(dict.fromkeys(result.limit_from for result in results if result.limit_from))
 
 
 def _conclusion(page: text.Page, report: Report) -> None:
@@ -198,7 +205,7 @@ def courses(report: Report) -> list[Course]:
 def _course(gpu: int, report: Report) -> Course:
     all_of_it = [one for one in report.sustained if one.gpu == gpu]
     samples = [one for one in all_of_it if one.seconds >= SETTLED] or all_of_it
-    known = next((one for one in report.machine.gpus if one.cuda_index == gpu), None)
+    known = report.machine.gpu(gpu)
     quantities = (
         ("throughput", samples[0].unit, [one.value for one in samples]),
         ("clock", "MHz", [one.clock_mhz for one in samples]),

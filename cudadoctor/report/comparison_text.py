@@ -28,8 +28,7 @@ def render(comparison: Comparison, style: Style) -> str:
         _block(page, heading, [one for one in comparison.differences if one.kind in kinds])
     if comparison.notes:
         page.gap()
-        for note in comparison.notes:
-            page.prose(f"Note: {note}", hang=2)
+        page.notes(comparison.notes)
     return page.text()
 
 

@@ -108,7 +108,7 @@ def of_cause(document: CauseDocument, style: Style) -> str:
         ("Yields to (where one of these is found too, it is the consequence)", cause.yields_to),
         ("Takes precedence over", document.yielded_by),
     ):
-        _list(page, head, [f"{document.titles.get(other, other)} [{other}]" for other in others])
+        page.listed(head, [f"{document.titles.get(other, other)} [{other}]" for other in others], "- ")
     for head, literals in (("Messages that state it", cause.messages), ("Messages that may mean it", cause.hints)):
         if literals:
             page.heading(head)
@@ -126,12 +126,5 @@ def of_cause(document: CauseDocument, style: Style) -> str:
             page.step(number, step)
     if document.fixes:
         page.raw(f"for this machine, with its values: cudadoctor fix {cause.id}", indent=2)
-    _list(page, "Sources", cause.sources)
+    page.listed("Sources", cause.sources, "- ")
     return page.text()
-
-
-def _list(page: PlainPage, head: str, entries: Sequence[str]) -> None:
-    if entries:
-        page.heading(head)
-    for entry in entries:
-        page.prose(f"- {entry}", indent=2, hang=2)

@@ -35,7 +35,7 @@ def as_text(report: Report, prescription: Prescription | None, knowledge: Knowle
     root = report.diagnosis.root
     word, colour = text.VERDICTS[report.verdict]
     if named is not None and (root is None or root.cause != named):
-        page.pair(word, colour, f"{root.title} [{root.cause}]" if root is not None else words.standing(named, report.diagnosis))
+        page.pair(word, colour, root.named if root is not None else words.standing(named, report.diagnosis))
         page.heading(f"Asked for: {knowledge.cause(named).title} [{named}]")
         if root is not None:
             page.prose(f"{words.standing(named, report.diagnosis)}.")
@@ -49,7 +49,7 @@ def as_text(report: Report, prescription: Prescription | None, knowledge: Knowle
     elif report.verdict == "healthy":
         page.pair(word, colour, "nothing is wrong, so there is nothing to fix")
     elif root is not None:
-        page.pair(word, colour, f"{root.title} [{root.cause}]")
+        page.pair(word, colour, root.named)
         page.prose(_no_steps(root.cause, knowledge))
     else:
         page.pair(word, colour, "the cause is not certain, so no steps are given")
@@ -79,7 +79,7 @@ def _asked_of_them(report: Report, prescription: Prescription) -> Iterator[str]:
     assert root is not None
     machine = report.machine
     what = ", ".join(filter(None, (words.gpus(report), machine.distribution, machine.kernel and f"kernel {machine.kernel}")))
-    yield one_line(f"GPU problem: {root.title} [{root.cause}]")
+    yield one_line(f"GPU problem: {root.named}")
     yield one_line(f"Machine: {what}" if what else "Machine: not known")
     yield ""
     yield "What shows it:"

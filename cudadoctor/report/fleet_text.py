@@ -6,7 +6,7 @@ Node names are folded (node[001-037]). The first lines say the most; a list that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
@@ -50,17 +50,17 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style) -> str:
     word, colour = VERDICTS[worst(fleet)]
     page.pair(word, colour, headline(fleet))
     page.raw(models(fleet), "dim")
-    _list(page, "No report", [f"{_short(folded(sources), style)}: {why}" for why, sources in by_reason(fleet).items()])
+    page.listed("No report", [f"{_short(folded(sources), style)}: {why}" for why, sources in by_reason(fleet).items()], most=_MOST)
     faults = [group for group in fleet.groups if group.verdict != "healthy"]
     if faults:
         page.heading("By cause")
-    for group in faults if style.verbose else faults[:_MOST]:
+    for group in page.first(faults, _MOST):
         _group(page, group)
-    _left(page, faults)
-    _list(page, "Required, and not met", [f"{_short(folded(one.nodes), style)}: {words.asked(one)}" for one in fleet.demands])
-    _list(page, "Not the same everywhere", [drifting(one, style) for one in fleet.drift])
-    _list(page, "Worse than before", [f"{_short(folded(one.nodes), style)}: {one.what}" for one in fleet.worse])
-    _list(page, "Slower than their equals", [*_by_gpu(fleet, knowledge, style)])
+    page.left(faults, _MOST)
+    page.listed("Required, and not met", [f"{_short(folded(one.nodes), style)}: {words.asked(one)}" for one in fleet.demands], most=_MOST)
+    page.listed("Not the same everywhere", [drifting(one, style) for one in fleet.drift], most=_MOST)
+    page.listed("Worse than before", [f"{_short(folded(one.nodes), style)}: {one.what}" for one in fleet.worse], most=_MOST)
+    page.listed("Slower than their equals", [*_by_gpu(fleet, knowledge, style)], most=_MOST)
     page.gap()
     for note in fleet.notes:
         page.prose(f"Note: {note}")
@@ -95,19 +95,6 @@ def by_reason(fleet: Fleet) -> dict[str, list[str]]:
     for one in fleet.missing:
         found.setdefault(one.why, []).append(one.source)
     return found
-
-
-def _left(page: Page, entries: Sequence[object]) -> None:
-    if len(entries) > _MOST and not page.style.verbose:
-        page.raw(f"and {len(entries) - _MOST} more (-v)", "dim", indent=2)
-
-
-def _list(page: Page, head: str, lines: Sequence[str]) -> None:
-    if lines:
-        page.heading(head)
-        for line in lines if page.style.verbose else lines[:_MOST]:
-            page.prose(line, indent=2, hang=2)
-        _left(page, lines)
 
 
 def _group(page: Page, group: Group) -> None:

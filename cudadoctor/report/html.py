@@ -1,28 +1,35 @@
 """The report, and the picture of many machines, as one HTML file that needs no network: it can be mailed, archived by a CI job and printed.
 
 The pages are templates/report.html.jinja and fleet.html.jinja with style and script beside them. The data of the fleet's map are one byte
-a GPU and figure (percent of the usual), so that 80,000 GPUs fit.
+a GPU and figure (percent of the usual), so that 80,000 GPUs fit. Words of a machine are made visible (`clean`) and escaped wherever a
+template puts them; style and script stand in the page, and its own policy (CSP) runs no script but ours and loads nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 
+import jinja2
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report
-from cudadoctor.report import bench_text, fleet_text, templates, text, words
-from cudadoctor.report.clean import one_line
+from cudadoctor.report import bench_text, fleet_text, text, words
+from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.formats import Seen
 
 Shown = dict[str, object]  # what a template reads of one thing
 MOST_HEAT = 45  # percent of the colour: words on it keep their contrast
+_CODE = lazy(r"`([^`\n]+)`")
 _HEADS: dict[Who, str] = {"user": "", "administrator": text.ADMINISTRATOR, "afterwards": text.AFTERWARDS}
 
 
@@ -31,6 +38,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
     steps = prescription.steps if prescription is not None else ()
     gpus = dict.fromkeys(result.gpu for result in report.smoke)
     starts = itertools.accumulate((len(leg.steps) for leg in report.way), initial=len(steps) + 1)  # the steps of the fix came before
+    between = bench_text.by_name(one for one in report.benchmark if one.peer is not None)
     context = {
         "report": report,
         "courses": bench_text.courses(report) if report.sustained else (),
@@ -45,15 +53,19 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "legs": list(zip(report.way, starts, strict=False)),
         "seen": _seen(report),
         "benchmark": [
-            {"title": words.figure(name, knowledge), "limits": _limits(results), "bars": [(one.gpu, _bar(one)) for one in results]}
-            for name, results in _by_name(report, peers=False)
+            {
+                "title": words.figure(name, knowledge),
+                "limits": bench_text.limits(results),
+                "bars": [(one.gpu, _bar(one)) for one in results],
+            }
+            for name, results in bench_text.by_name(one for one in report.benchmark if one.peer is None).items()
         ],
-        "links": [_links(name, results, knowledge) for name, results in _by_name(report, peers=True)],
+        "links": [_links(name, results, knowledge) for name, results in between.items()],
         "statuses": {status: count for status in text.STATUS_STYLE if (count := sum(row.status == status for row in report.checks))},
         "smoke": [(gpu, [result for result in report.smoke if result.gpu == gpu]) for gpu in gpus],
         "words": words, "text": text,
     }  # fmt: skip
-    return templates.render("report.html.jinja", context)
+    return _environment().get_template("report.html.jinja").render(context)
 
 
 # ---------------------------------------------------------------- what the template reads
@@ -71,15 +83,6 @@ def _seen(report: Report) -> str:
     return " ".join(filter(None, ("Seen", when, host))) if when or host else ""
 
 
-def _by_name(report: Report, *, peers: bool) -> list[tuple[str, list[BenchmarkResult]]]:
-    found = [result for result in report.benchmark if (result.peer is not None) == peers]
-    return [(name, [result for result in found if result.name == name]) for name in dict.fromkeys(result.name for result in found)]
-
-
-def _limits(results: Sequence[BenchmarkResult]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(result.limit_from for result in results if result.limit_from is not None))
-
-
 def _bar(result: BenchmarkResult) -> Shown:
     """A figure against its limit: `filled` and `limit` are percentages of the bar, None where no limit is known."""
     slow, said, of = result.verdict == "slow", "not measured", result.why or "no reason recorded"
@@ -95,18 +98,22 @@ def _bar(result: BenchmarkResult) -> Shown:
 
 def _links(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Shown:
     """A figure of copies between GPUs, as a square: the faster, the stronger the tint."""
-    cells = {(result.gpu, result.peer): result for result in results}
-    gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
+    gpus, cells = bench_text.square(results)
     most = max((result.value for result in results if result.value is not None), default=0.0)
     rows = [(one, [_cell(cells.get((one, other)), most) for other in gpus]) for one in gpus]
-    return {"title": f"{words.figure(name, knowledge)}, {results[0].unit}", "limits": _limits(results), "gpus": gpus, "rows": rows}
+    return {
+        "title": f"{words.figure(name, knowledge)}, {results[0].unit}",
+        "limits": bench_text.limits(results),
+        "gpus": gpus,
+        "rows": rows,
+    }
 
 
 def _cell(result: BenchmarkResult | None, most: float) -> Shown:
     if result is None or result.value is None:
         return {"said": "-" if result is None else f"not measured: {result.why}", "heat": "", "slow": False}
     heat = f"{result.value / most * MOST_HEAT:.0f}%" if most > 0 else ""
-    return {"said": units.figure(result.value, "").strip(), "heat": heat, "slow": result.verdict == "slow"}
+    return {"said": units.short(result.value), "heat": heat, "slow": result.verdict == "slow"}
 
 
 # ---------------------------------------------------------------- many machines
@@ -127,7 +134,7 @@ def render_fleet(seen: Seen, knowledge: Knowledge) -> str:
         "sick": [(node, groups[node.verdict, node.cause]) for node in seen.nodes if node.verdict != "healthy"],
         "heat": _heat(seen, knowledge),
     }
-    return templates.render("fleet.html.jinja", context)
+    return _environment().get_template("fleet.html.jinja").render(context)
 
 
 def _heat(seen: Seen, knowledge: Knowledge) -> Markup:
@@ -144,3 +151,52 @@ def _heat(seen: Seen, knowledge: Knowledge) -> Markup:
     }
     body = msgspec.json.encode(data).decode()
     return Markup(body.replace("<", "\\u003c"))  # noqa: S704 - JSON without a tag
+
+
+# ---------------------------------------------------------------- templates
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("cudadoctor.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size, figure=units.figure)
+    made.globals.update(asset=_asset, digest=_digest)
+    return made
+
+
+def _asset(name: str) -> Markup:
+    """A style or a script of ours."""
+    loader = _environment().loader
+    assert loader is not None
+    return Markup(loader.get_source(_environment(), name)[0].strip())  # noqa: S704 - a file of ours
+
+
+def _digest(name: str) -> str:
+    """By which the page's policy knows a script."""
+    return base64.b64encode(hashlib.sha256(_asset(name).encode()).digest()).decode()
+
+
+def _finalized(value: object) -> object:
+    """What every expression of the template goes through before it is escaped."""
+    if value is None:
+        return ""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _prose(said: str) -> Markup:
+    """A sentence in which `commands` stand between backticks."""
+    pieces = _CODE.split(clean(said))
+    return Markup("").join(Markup("<code>{}</code>").format(piece) if odd % 2 else escape(piece) for odd, piece in enumerate(pieces))
+
+
+def _lines(quote: Quote) -> list[tuple[int | str, str]]:
+    """The lines of a quote with their numbers, where these are known."""
+    shown = clean(quote.text).split("\n")
+    known = quote.first is not None and quote.last is not None and quote.last - quote.first + 1 == len(shown)
+    return list(zip(itertools.count(quote.first or 1) if known else itertools.repeat(""), shown, strict=False))

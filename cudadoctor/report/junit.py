@@ -43,11 +43,9 @@ def _row(row: Row, report: Report, knowledge: Knowledge) -> str:
     failed = row.status == "fail" or (row.status == "warn" and words.degraded_fails(report) and _is_root(own, report))
     if failed:
         first = own[0] if own else None
-        message = f"{first.title} [{first.cause}]" if first is not None else row.summary
+        message = first.named if first is not None else row.summary
         body = [row.summary, *words.quoted(row.evidence)]
-        prescription = report.prescription
-        if _is_root(own, report) and prescription is not None:
-            body += ["", "Fix:", *words.fix(report)]
+        body += words.fix(report) if _is_root(own, report) else []
         body += [f"Page of this cause: {first.url}"] if first is not None and first.url else []
         return _not_passed(head, "failure", message, body, kind=first.cause if first is not None else row.id)
     if row.status in ("skip", "unknown"):

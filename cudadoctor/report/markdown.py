@@ -56,8 +56,7 @@ def _requirements(report: Report) -> list[str]:
         return []
     lines = _table("required", "", "found")
     for result in report.requirements:
-        found = result.found if result.met is not None else result.why
-        lines.append(f"| {_cell(result.text)} | {MET[result.met]} | {_cell(found or '')} |")
+        lines.append(f"| {_cell(result.text)} | {MET[result.met]} | {_cell(result.said)} |")
     return [*lines, ""]
 
 
@@ -101,9 +100,9 @@ def _beside(report: Report) -> list[str]:
 
 def _machine(report: Report) -> list[str]:
     machine = report.machine
-    driver = machine.driver.module or machine.driver.library
     known = {
-        "system": machine.distribution, "kernel": machine.kernel, "driver": driver, "CUDA of the driver": machine.driver.cuda,
+        "system": machine.distribution, "kernel": machine.kernel, "driver": machine.driver.version,
+        "CUDA of the driver": machine.driver.cuda,
         "Python": " ".join(part for part in (machine.python.version, machine.python.path) if part),
     }  # fmt: skip
     lines = [f"| {name} | {_cell(text)} |" for name, text in known.items() if text]

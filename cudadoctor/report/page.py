@@ -6,6 +6,8 @@ Commands and lines of machines are never wrapped; prose is. Colour only repeats 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +15,7 @@ from cudadoctor.model.recipe import Step
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
 
+T = TypeVar("T")
 MAX_WIDTH = 100  # columns of prose
 MIN_WIDTH = 40
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}  # the numbers of ECMA-48
@@ -63,6 +66,26 @@ class PlainPage:
     def heading(self, text: str, indent: int = 0) -> None:
         self.gap()
         self.raw(text, "bold", indent=indent)
+
+    def notes(self, notes: Iterable[str]) -> None:
+        for note in notes:
+            self.prose(f"Note: {note}", hang=2)
+
+    def listed(self, head: str, entries: Sequence[str], mark: str = "", most: int | None = None) -> None:
+        """What stands under a heading, where there is any. Beyond `most` entries only -v shows them."""
+        if entries:
+            self.heading(head)
+        for entry in self.first(entries, most):
+            self.prose(f"{mark}{entry}", indent=2, hang=2)
+        self.left(entries, most)
+
+    def first(self, entries: Sequence[T], most: int | None) -> Sequence[T]:
+        return entries if self.style.verbose else entries[:most]
+
+    def left(self, entries: Sequence[object], most: int | None) -> None:
+        """How many entries are not shown."""
+        if most is not None and len(entries) > most and not self.style.verbose:
+            self.raw(f"and {len(entries) - most} more (-v)", "dim", indent=2)
 
     def step(self, number: int, step: Step) -> None:
         """Words, then the command on lines of its own, its risk, how to check and how to undo it."""

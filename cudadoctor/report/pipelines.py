@@ -28,14 +28,12 @@ def github(report: Report, knowledge: Knowledge) -> str:
     root = report.diagnosis.root
     if root is not None:
         level = "error" if report.verdict == "broken" or words.degraded_fails(report) else "warning"
-        said = [knowledge.cause(root.cause).why, "", *words.quoted(root.evidence[:QUOTES])]
-        if report.prescription is not None:
-            said += ["", "Fix:", *words.fix(report)]
+        said = [knowledge.cause(root.cause).why, "", *words.quoted(root.evidence[:QUOTES]), *words.fix(report)]
         said += [f"Page of this cause: {root.url}"] if root.url else []
-        lines.append(command(level, f"cudadoctor: {root.title} [{root.cause}]", "\n".join(said)))
+        lines.append(command(level, f"cudadoctor: {root.named}", "\n".join(said)))
     elif report.verdict in ("undecided", "degraded"):
         asks = [f"{ask.command}: {ask.why}" for ask in report.diagnosis.ask]
-        said = [words.headline(report), *(f"possible: {one.title} [{one.cause}]" for one in report.diagnosis.suspects), *asks]
+        said = [words.headline(report), *(f"possible: {one.named}" for one in report.diagnosis.suspects), *asks]
         lines.append(command("error" if report.exit_code else "warning", f"cudadoctor: {report.verdict}", "\n".join(said)))
     unmet = words.unmet(report)
     lines += [command("error", f"cudadoctor: {words.MET[one.met]}: {one.text}", one.why or words.asked(one)) for one in unmet[: SHOWN - 1]]
@@ -43,7 +41,7 @@ def github(report: Report, knowledge: Knowledge) -> str:
         level = "notice" if finding.ignored is not None or finding.effect == "advises" else "warning"
         note = words.expected(finding)
         said = [*([note] if note else []), *words.quoted(finding.evidence[:1])]
-        lines.append(command(level, f"cudadoctor: {finding.title} [{finding.cause}]", "\n".join(said)))
+        lines.append(command(level, f"cudadoctor: {finding.named}", "\n".join(said)))
     if report.verdict == "healthy":
         lines.append(command("notice", "cudadoctor: healthy", words.headline(report)))
     return "".join(f"{line}\n" for line in lines)

@@ -116,7 +116,7 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Comman
 def _head(report: Report, style: Style) -> str:
     word, colour = VERDICTS[report.verdict]
     machine = report.machine
-    driver = machine.driver.module or machine.driver.library
+    driver = machine.driver.version
     parts = (
         f"node {report.origin.node}" if report.origin.node else "", words.gpus(report) if report.verdict != "healthy" else "",
         machine.distribution or "", f"driver {driver}" if driver else "", f"Python {machine.python.path}" if machine.python.path else "",
@@ -165,13 +165,13 @@ def _suspects(report: Report, style: Style) -> Iterator[Block]:
     if report.diagnosis.suspects:
         yield Block(_raw(style, "Possible causes, likeliest first", "bold"))
     for number, finding in enumerate(report.diagnosis.suspects[:4]):
-        yield Block(_prose(style, f"- {finding.title} [{finding.cause}]", indent=2), number and 2 + number)
+        yield Block(_prose(style, f"- {finding.named}", indent=2), number and 2 + number)
 
 
 # ---------------------------------------------------------------- beside it
 def _beside(report: Report, style: Style) -> Iterator[Block]:
     for number, finding in enumerate(report.diagnosis.also[:3]):
-        said = f"Also: {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})"
+        said = f"Also: {finding.named} ({words.expected(finding) or finding.effect})"
         yield Block(_prose(style, said, indent=2), 5 + number)
     for line in words.experiments(report):
         yield Block(_prose(style, line, indent=2), 7)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import Planted, Report
-from cudadoctor.model.values import Lesson
+from cudadoctor.model.values import LessonResult
 from cudadoctor.report import text
 
 
@@ -54,7 +54,7 @@ def planted(failure: Planted) -> str:
     return f"made on purpose, and {named}: {' '.join(failure.text.split())}. {failure.advice or ''}".rstrip()
 
 
-def lesson(page: text.Page, rows: Sequence[Lesson]) -> None:
+def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:
     """What each way to take the time says, for growing arrays, and from where on the GPU is the faster one."""
     page.heading("What a timer measures (microseconds)")
     for gpu in sorted({row.gpu for row in rows}):
@@ -82,7 +82,7 @@ def _maybe(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def break_even(rows: Sequence[Lesson]) -> str:
+def break_even(rows: Sequence[LessonResult]) -> str:
     """From which size on the GPU with its copies is faster than NumPy."""
     slower = [row for row in rows if row.gpu_us >= row.cpu_us]
     if not slower:

@@ -103,7 +103,7 @@ def _head(page: Page, report: Report) -> None:
         words.gpus(report),
         machine.distribution or "",
         f"kernel {machine.kernel}" if machine.kernel else "",
-        f"driver {machine.driver.module or machine.driver.library}" if machine.driver.module or machine.driver.library else "",
+        f"driver {machine.driver.version}" if machine.driver.version else "",
         f"Python {machine.python.version or ''} {machine.python.path}".replace("  ", " ") if machine.python.path else "",
     ]
     page.raw(one_line(" | ".join(part for part in parts if part)) or "a text, no machine", style="dim")
@@ -119,8 +119,7 @@ def _asked(page: Page, report: Report) -> None:
     page.heading(f"Required: {len(unmet)} of {len(report.requirements)} not met" if unmet else "Required, and met")
     width = min(32, max(len(one_line(result.text)) for result in report.requirements))
     for result in (*unmet, *(result for result in report.requirements if result.met)):
-        found = result.found if result.met is not None else result.why
-        said = f"{words.MET[result.met]:<9}  {one_line(result.text):<{width}}  {one_line(found or '')}"
+        said = f"{words.MET[result.met]:<9}  {one_line(result.text):<{width}}  {one_line(result.said)}"
         page.raw(said, style="green" if result.met else "red" if result.met is False else "magenta", indent=2)
 
 
@@ -198,7 +197,7 @@ def _open_questions(page: Page, report: Report) -> None:
     if diagnosis.suspects:
         page.heading("Possible causes, likeliest first")
         for finding in diagnosis.suspects:
-            page.prose(f"- {finding.title} [{finding.cause}]", indent=2)
+            page.prose(f"- {finding.named}", indent=2)
         page.raw("What they rest on", style="bold")
         _quotes(page, diagnosis.suspects[0].evidence)
     if diagnosis.ask:
@@ -212,18 +211,17 @@ def _beside(page: Page, report: Report) -> None:
     diagnosis = report.diagnosis
     if diagnosis.explains:
         page.gap()
-        page.prose("Consequences, nothing to do: " + "; ".join(f"{finding.title} [{finding.cause}]" for finding in diagnosis.explains))
+        page.prose("Consequences, nothing to do: " + "; ".join(f"{finding.named}" for finding in diagnosis.explains))
     if diagnosis.also:
         page.heading("Also found, independent of it" if diagnosis.root else "Also found")
         for finding in diagnosis.also:
-            page.prose(f"- {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})", indent=2)
+            page.prose(f"- {finding.named} ({words.expected(finding) or finding.effect})", indent=2)
             _quotes(page, finding.evidence[:1], indent=6)
     for line in words.experiments(report):
         page.prose(line, hang=2)
     if report.notes:
         page.gap()
-        for note in report.notes:
-            page.prose(f"Note: {note}", hang=2)
+        page.notes(report.notes)
 
 
 def figure(result: BenchmarkResult, knowledge: Knowledge) -> str:

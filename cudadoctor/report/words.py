@@ -29,7 +29,7 @@ def headline(report: Report) -> str:
     """The line after the verdict. It may hold a machine's words: show it through `one_line`."""
     root = report.diagnosis.root
     if root is not None:
-        return f"{root.title} [{root.cause}]"
+        return root.named
     if report.verdict == "degraded":
         return "figures of the benchmark are slow in every run, and no cause that is known agrees"
     return _healthy(report) if report.verdict == "healthy" else _undecided(report)
@@ -63,7 +63,7 @@ def _undecided(report: Report) -> str:
 def _healthy(report: Report) -> str:
     expected = next((one for one in report.diagnosis.also if one.ignored is not None and one.effect == "blocks"), None)
     if expected is not None:
-        return f"nothing but what the policy expects: {expected.title} [{expected.cause}]"
+        return f"nothing but what the policy expects: {expected.named}"
     if report.origin.kind == "text":
         return "the text shows that a GPU computed, and no failure that is known"
     if report.origin.bundle is not None:
@@ -122,8 +122,7 @@ def degraded_fails(report: Report) -> bool:
 
 def asked(result: RequirementResult) -> str:
     """`gpus>=2: not met (1 visible to CUDA)`."""
-    found = result.found if result.met is not None else result.why
-    return one_line(f"{result.text}: {MET[result.met]}" + (f" ({found})" if found else ""))
+    return one_line(f"{result.text}: {MET[result.met]}" + (f" ({result.said})" if result.said else ""))
 
 
 def expected(finding: Finding) -> str:
@@ -153,12 +152,14 @@ def quoted(quotes: Sequence[Quote]) -> Iterator[str]:
 
 
 def fix(report: Report) -> Iterator[str]:
-    """What was tried, and the steps."""
+    """Under a heading what was tried, and the steps; nothing where there are none."""
+    if report.prescription is None:
+        return
+    yield from ("", "Fix:")
     shown = proof(report)
     if shown is not None:
         yield one_line(shown)
-    if report.prescription is not None:
-        yield from steps(report.prescription)
+    yield from steps(report.prescription)
 
 
 def told(step: Step) -> str:

@@ -16,7 +16,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.values import NVML, Ladder, Lesson, Measurement
+from cudadoctor.model.values import NVML, Ladder, LessonResult, Measurement
 
 
 def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
@@ -33,7 +33,7 @@ def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[repor
     return tuple(results)
 
 
-def lessons(facts: Facts) -> tuple[Lesson, ...]:
+def lessons(facts: Facts) -> tuple[LessonResult, ...]:
     """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
     return tuple(
         msgspec.structs.replace(one, python_us=figure(one.python_us), compiled_us=figure(one.compiled_us))

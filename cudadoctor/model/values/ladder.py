@@ -131,7 +131,7 @@ class Sustained(Shown, frozen=True, kw_only=True):
     load: Load | None = None
 
 
-class Lesson(Value, frozen=True, kw_only=True):
+class LessonResult(Value, frozen=True, kw_only=True):
     """One computation at one size, timed in several ways (microseconds)."""
 
     gpu: GpuIndex
@@ -199,7 +199,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     guests: tuple[Guest, ...] = ()
     loads: tuple[GpuLoad, ...] = ()
     sustained: tuple[Sustained, ...] = ()
-    lessons: tuple[Lesson, ...] = ()
+    lessons: tuple[LessonResult, ...] = ()
     quick: bool = False
     given: dict[str, str] | None = None  # variables of CUDA's and Numba's that its process was started with
     preloaded: tuple[str, ...] = ()  # libraries of /etc/ld.so.preload and LD_PRELOAD
