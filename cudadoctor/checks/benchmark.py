@@ -16,8 +16,8 @@ from cudadoctor.checks.common import NOT_REACHED, spoken
 from cudadoctor.checks.reading import passed, subject_of
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
-from cudadoctor.knowledge.figures import FigureRow
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import FigureRow
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 from cudadoctor.knowledge import codes, numba_rows, software, systems, tables, wording
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, apart, decode, head_of, part_of, row_by, table_of
 from cudadoctor.knowledge.experiments import Experiments
-from cudadoctor.knowledge.figures import SHARED_BYTES, FigureRow, RateRow
-from cudadoctor.knowledge.topics import Advice, Pitfall, TopicKind
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
@@ -249,8 +247,8 @@ class Knowledge:
     numba_env = part_of("numba_support", "env", tuple[numba_rows.NumbaEnv, ...])
 
     # ------------------------------------------------------------ figures
-    _rates = part_of("benchmark", "rate", tuple[RateRow, ...])
-    figures = part_of("benchmark", "figure", tuple[FigureRow, ...])
+    _rates = part_of("benchmark", "rate", tuple[tables.RateRow, ...])
+    figures = part_of("benchmark", "figure", tuple[tables.FigureRow, ...])
     figure = row_by(figures, "name")  # None for a figure of a later release
 
     def nvlink(self, capability: ComputeCapability) -> float | None:
@@ -262,7 +260,7 @@ class Knowledge:
         cores. None: not known."""
         rate = next((row for row in self._rates if row.cc == capability.text), None)
         if kind == "shared":
-            return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
+            return (rate.shared_bytes if rate is not None else None) or tables.SHARED_BYTES
         what, _, operands = kind.partition("_")
         if what in ("tensor", "product"):
             return (rate.tensor or {}).get(operands) if rate is not None else None
@@ -310,15 +308,15 @@ class Knowledge:
         named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
         return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
 
-    topics = part_of("topics", "topic", tuple[TopicKind, ...])
-    _pitfalls = part_of("topics", "pitfall", tuple[Pitfall, ...])
-    _advice = part_of("topics", "advice", tuple[Advice, ...])
+    topics = part_of("topics", "topic", tuple[tables.TopicKind, ...])
+    _pitfalls = part_of("topics", "pitfall", tuple[tables.Pitfall, ...])
+    _advice = part_of("topics", "advice", tuple[tables.Advice, ...])
 
-    def topic(self, kind: str) -> TopicKind:
+    def topic(self, kind: str) -> tables.TopicKind:
         """KeyError where there is none."""
         return {row.id: row for row in self.topics}[kind]
 
-    def pitfalls(self, kind: str, conditions: frozenset[str]) -> tuple[Pitfall, ...]:
+    def pitfalls(self, kind: str, conditions: frozenset[str]) -> tuple[tables.Pitfall, ...]:
         """What goes wrong with a thing of this kind of which these conditions hold."""
         return tuple(row for row in self._pitfalls if kind in row.topics and (row.when is None or row.when in conditions))
 

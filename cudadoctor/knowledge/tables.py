@@ -307,3 +307,59 @@ class VisibleDevicesRule(Sourced, frozen=True, kw_only=True):
     input: str
     effect: str
     certainty: str
+
+
+# ---------------------------------------------------------------- benchmark.toml: names of figures, and what a GPU can do
+FigureClass = Literal["pcie", "memory", "arithmetic", "tensor", "shared", "peer", "none"]
+SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
+
+
+class FigureRow(Sourced, frozen=True, kw_only=True, rename={"of": "class"}):
+    """One figure. `of`: what sets its limit."""
+
+    name: str
+    title: str
+    words: str
+    of: FigureClass
+    good: float | None = None
+    drift: float = 0.08
+    less: bool = False
+    key: bool = False
+
+
+class RateRow(Sourced, frozen=True, kw_only=True):
+    """What one multiprocessor does in a cycle, in multiply-adds."""
+
+    cc: str
+    fp16: int | None = None
+    bf16: int | None = None
+    tensor: dict[str, int] | None = None  # multiply-adds of the tensor cores, dense, by the type of the operands
+    shared_bytes: int | None = None
+    nvlink: float | None = None  # GB/s of one link in one direction
+
+
+# ---------------------------------------------------------------- topics.toml: what `explain` says beside the numbers
+class TopicKind(Sourced, frozen=True, kw_only=True):
+    """A kind of thing that can be asked for. `example`: a question that leads to one."""
+
+    id: str
+    name: str
+    meaning: str
+    example: str
+
+
+class Pitfall(Sourced, frozen=True, kw_only=True):
+    """What usually goes wrong with things of these kinds. `when`: only where this condition holds of the thing."""
+
+    topics: tuple[str, ...]
+    when: str | None = None
+    text: str
+    causes: tuple[str, ...] = ()
+
+
+class Advice(Sourced, frozen=True, kw_only=True):
+    """What to do about a code that no cause stands for."""
+
+    api: str
+    when: str | None = None
+    text: str

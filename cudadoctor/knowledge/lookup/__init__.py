@@ -1,7 +1,6 @@
 """What a code, a cause or a thing means, from the knowledge alone: the pages behind `cudadoctor explain`.
 
 codes.py      numbers and names of every API
-cause.py      a cause's own page
 topics.py     which thing a question names: a variable, a GPU, a driver, a toolkit ...
 hardware.py   architectures, compute capabilities, chips
 software.py   driver branches, toolkits, PTX, host compilers
@@ -12,11 +11,12 @@ pages.py      what they share
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.knowledge.lookup import codes
 from cudadoctor.knowledge.lookup.pages import NoSuchError
-from cudadoctor.model.explanation import Explanation
+from cudadoctor.model.explanation import CausePage, Explanation
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -35,9 +35,7 @@ def explain_code(query: str, knowledge: Knowledge) -> Explanation | None:
     if not asked or len(asked) > MAX_LENGTH:
         return None
     if asked in knowledge.causes:
-        from cudadoctor.knowledge.lookup import cause
-
-        return Explanation(kind="cause", query=asked, cause=cause.page(asked, knowledge))
+        return Explanation(kind="cause", query=asked, cause=_cause_page(asked, knowledge))
     matches = codes.read(asked, knowledge)
     if matches:
         return Explanation(kind="code", query=asked, matches=matches)
@@ -45,3 +43,23 @@ def explain_code(query: str, knowledge: Knowledge) -> Explanation | None:
 
     found = topics.read(asked, knowledge)
     return Explanation(kind="topic", query=asked, topics=found) if found else None
+
+
+def _cause_page(cause_id: str, knowledge: Knowledge) -> CausePage:
+    cause = knowledge.cause(cause_id)
+    stated = (one for match in cause.match if not match.suspects and not match.advice for one in match.literals)
+    hinted = (one for match in cause.match if match.suspects or match.advice for one in match.literals)
+    return CausePage(
+        **{name: getattr(cause, name) for name in CausePage.__struct_fields__ if hasattr(cause, name)},
+        codes=tuple(_codes_of(cause_id, knowledge)),
+        messages=tuple(dict.fromkeys(stated)),
+        hints=tuple(dict.fromkeys(hinted)),
+    )
+
+
+def _codes_of(cause_id: str, knowledge: Knowledge) -> Iterator[str]:
+    """The codes that may mean this cause."""
+    tables = dict(reversed(codes.TABLES))  # of two for one API the first
+    for api in ("cuda", "nvml", "nvidia-smi", "xid"):
+        rows = (row for row in tables[api].rows(knowledge) if cause_id in row.causes)
+        yield from (f"{api} {getattr(row, tables[api].number)}" for row in rows)
