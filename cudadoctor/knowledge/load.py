@@ -72,17 +72,12 @@ class Knowledge:
         """This knowledge, and a sentence on an extension that is left out of it."""
         return Knowledge(self._texts, self.extensions, (*self.left_out, why))
 
-    @property
-    def more_probes(self) -> tuple[Any, ...]:
-        return tuple(probe for extension in self.extensions for probe in extension.probes)
+    more_probes = property(lambda self: self._more("probes"))
+    more_parsers = property(lambda self: self._more("parsers"))
+    more_checks = property(lambda self: self._more("checks"))
 
-    @property
-    def more_parsers(self) -> tuple[Any, ...]:
-        return tuple(parser for extension in self.extensions for parser in extension.parsers)
-
-    @property
-    def more_checks(self) -> tuple[Any, ...]:
-        return tuple(check for extension in self.extensions for check in extension.checks)
+    def _more(self, kind: str) -> tuple[Any, ...]:
+        return tuple(one for extension in self.extensions for one in getattr(extension, kind))
 
     # ------------------------------------------------------------ causes and recipes
     @cached_property
@@ -248,17 +243,19 @@ class Knowledge:
 
     # ------------------------------------------------------------ figures
     _rates = part_of("benchmark", "rate", tuple[tables.RateRow, ...])
+    _rate = row_by(_rates, "cc")
     figures = part_of("benchmark", "figure", tuple[tables.FigureRow, ...])
     figure = row_by(figures, "name")  # None for a figure of a later release
 
     def nvlink(self, capability: ComputeCapability) -> float | None:
         """GB/s that one NVLink of such a GPU carries in one direction."""
-        return next((row.nvlink for row in self._rates if row.cc == capability.text), None)
+        rate = self._rate(capability.text)
+        return None if rate is None else rate.nvlink
 
     def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
         """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
         cores. None: not known."""
-        rate = next((row for row in self._rates if row.cc == capability.text), None)
+        rate = self._rate(capability.text)
         if kind == "shared":
             return (rate.shared_bytes if rate is not None else None) or tables.SHARED_BYTES
         what, _, operands = kind.partition("_")

@@ -5,6 +5,7 @@ out, as a curve in text and in HTML, and which one falls more than the others.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -225,11 +226,7 @@ def _course(gpu: int, report: Report) -> Course:
 
 def _held(samples: Sequence[SustainedSample], limit: float | None) -> Iterator[str]:
     """What held the clocks down, for how long, in the order of frequency."""
-    counts: dict[str, int] = {}
-    for one in samples:
-        for reason in one.reasons:
-            counts[reason] = counts.get(reason, 0) + 1
-    for reason, count in sorted(counts.items(), key=lambda pair: -pair[1]):
+    for reason, count in Counter(reason for one in samples for reason in one.reasons).most_common():
         what = f"the power limit of {limit:.0f} W" if reason == "sw-power-cap" and limit is not None else reason
         yield f"clocks held by {what} in {count} of {len(samples)} moments"
 

@@ -128,5 +128,6 @@ def _by_name(asked: str, knowledge: Knowledge) -> Topic | None:
 
 def names(knowledge: Knowledge) -> Iterator[str]:
     """Everything of this kind that has a name, for those who misspell it."""
-    yield from variables.names(knowledge)
+    yield from (row.name for row in knowledge.env_vars)
+    yield from (row.name for row in knowledge.numba_env)
     yield from (row.id for row in knowledge.architectures)
