@@ -243,7 +243,7 @@ class Copies:
 
     def d2d_kernel(self) -> dict[str, Any]:
         """The same by a kernel: what a program's own kernels can reach."""
-        seconds, size = self.by_kernel("copy", bench_ptx.UNROLLED_COPY, 6)
+        seconds, size = self.by_kernel("copy", 1, 6)
         place.check_there(self.driver, self.card.buffers[1], size, 6)
         return self.within(seconds, size, 2)
 

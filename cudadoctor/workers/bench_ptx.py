@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import struct
 
-# 16-byte loads of a thread. Threads enough to fill the GPU hide the time that memory takes to answer; measured: more loads a thread are
-# slower where it stores.
-UNROLLED_COPY = 1
+# 16-byte loads of a thread that reads. Threads enough to fill the GPU hide the time that memory takes to answer; measured: more than one
+# load a thread is slower where it stores.
 UNROLLED_READ = 4
 CHAINS = 8  # independent sums of a thread: hides the time that one multiply-add takes
 ROUNDS = 16  # times that the loop body repeats all chains; even, see `arithmetic`
@@ -30,7 +29,7 @@ _WHERE = """
     mov.u32 %r5, %nctaid.x;
     mul.lo.s32 %r5, %r5, %r2;
 """
-_REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<48>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %d<32>; .reg .b16 %h<4>;"
+_REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %d<32>; .reg .b16 %h<4>;"
 
 
 def head(version: str, target: str) -> str:
@@ -38,8 +37,8 @@ def head(version: str, target: str) -> str:
     return f".version {version}\n.target {target}\n.address_size 64\n\n"
 
 
-def entry(name: str, parameters: str, body: str, before: str = "") -> str:
-    """One kernel; registers %r1 to %r5 say where the thread stands.
+def entry(name: str, parameters: str, body: str, before: str = "", directives: str = "") -> str:
+    """One kernel; registers %r1 to %r5 say where the thread stands. `before`: what it declares beside the registers of all.
 
     `parameters`: name:type:register:pointer, in the order in which they are given. One with a register is loaded into it, one with a
     pointer is an address, which the pointer then holds as one of global memory.
@@ -48,7 +47,8 @@ def entry(name: str, parameters: str, body: str, before: str = "") -> str:
     listed = ", ".join(f".param .{one[1]} {one[0]}" for one in given)
     loads = "".join(f"\n    ld.param.{one[1]} {one[2]}, [{one[0]}];" for one in given if len(one) > 2)
     pointers = "".join(f"\n    cvta.to.global.u64 {one[3]}, {one[2]};" for one in given if len(one) > 3)
-    return f".visible .entry cudadoctor_{name}({listed})\n{{\n    {_REGISTERS}\n{before}{_WHERE}{loads}{pointers}{body}\n    ret;\n}}\n"
+    start = f".visible .entry cudadoctor_{name}({listed})\n{directives}{{\n    {_REGISTERS}\n{before}{_WHERE}"
+    return f"{start}{loads}{pointers}{body}\n    ret;\n}}\n"
 
 
 def repeated(body: str, counter: str, flag: str = "%p1") -> str:
@@ -60,9 +60,9 @@ def repeated(body: str, counter: str, flag: str = "%p1") -> str:
     @{flag} bra TURN;"""
 
 
-def four(first: int) -> str:
-    """Four registers in a row, as a load of 16 bytes takes them."""
-    return "{" + ", ".join(f"%r{first + part}" for part in range(4)) + "}"
+def listed(prefix: str, first: int, count: int = 4) -> str:
+    """Registers in a row; four take a load of 16 bytes."""
+    return "{" + ", ".join(f"{prefix}{first + number}" for number in range(count)) + "}"
 
 
 # Waits for the host's word, so that everything behind it is queued before the first of it starts. It never waits longer than its limit.
@@ -88,17 +88,12 @@ EMPTY = entry("nothing", "", "")
 
 def _tiled(name: str, loads: int, stores: str, before: str = "", behind: str = "") -> str:
     """A kernel over whole tiles of blockDim x `loads` x 16 bytes, one block after the other. %rd1 from, %rd2 to, %r6 number of tiles."""
-    step = "\n".join(f"    ld.global.v4.u32 {four(10 + 4 * one)}, [%rd{10 + one}];" for one in range(loads))
+    step = "\n".join(f"    ld.global.v4.u32 {listed('%r', 10 + 4 * one)}, [%rd{10 + one}];" for one in range(loads))
     places = "\n".join(f"    add.s64 %rd{10 + one}, %rd{9 + one}, %rd5;" for one in range(1, loads))
     return entry(
         name,
-        "p_to:u64 p_from:u64 p_tiles:u32",
-        f"""
-    ld.param.u64 %rd1, [p_from];
-    ld.param.u64 %rd2, [p_to];
-    ld.param.u32 %r6, [p_tiles];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;{before}
+        "p_to:u64:%rd2:%rd2 p_from:u64:%rd1:%rd1 p_tiles:u32:%r6",
+        f"""{before}
     mul.wide.u32 %rd3, %r3, 16;                 // the thread's place in a tile
     mul.wide.u32 %rd5, %r2, 16;                 // bytes that a block moves at once
     mul.lo.u32 %r7, %r2, {loads};
@@ -120,11 +115,8 @@ DONE:{behind}""",
 
 
 def copy() -> str:
-    """Copies within the device: 16 bytes a load, some under way at once."""
-    lines = ["    add.s64 %rd20, %rd2, %rd4;"]
-    for one in range(UNROLLED_COPY):
-        lines += [f"    st.global.v4.u32 [%rd20], {four(10 + 4 * one)};", "    add.s64 %rd20, %rd20, %rd5;"]
-    return _tiled("copy", UNROLLED_COPY, "\n".join(lines))
+    """Copies within the device, 16 bytes a load."""
+    return _tiled("copy", 1, f"    add.s64 %rd20, %rd2, %rd4;\n    st.global.v4.u32 [%rd20], {listed('%r', 10)};")
 
 
 def read() -> str:
@@ -185,11 +177,13 @@ ADD = entry(
     + repeated("    red.global.add.u32 [%rd2], 1;", "%r7"),
 )
 
-_CLOCKS_BEGIN = """
+
+def timed(body: str, counter: str = "%r6") -> str:
+    """Turns of a loop. Cycles and nanoseconds that the first thread saw are kept: their quotient is the clock under this very load."""
+    return f"""
     mov.u64 %rd20, %clock64;
-    mov.u64 %rd21, %globaltimer;"""
-# Cycles and nanoseconds that the first thread saw: their quotient is the clock under this very load.
-_CLOCKS_END = """
+    mov.u64 %rd21, %globaltimer;
+{repeated(body, counter)}
     mov.u64 %rd22, %clock64;
     mov.u64 %rd23, %globaltimer;
     setp.ne.u32 %p7, %r4, 0;
@@ -201,15 +195,10 @@ _CLOCKS_END = """
 CLOCKED:"""
 
 
-def _timed(body: str, counter: str) -> str:
-    """Turns of a loop whose clock is told."""
-    return f"{_CLOCKS_BEGIN}\n{repeated(body, counter)}\n{_CLOCKS_END}"
-
-
 def shared() -> str:
     """Reads shared memory, 16 bytes a load, each warp 512 bytes in a row: no two lanes ask the same bank."""
     loads = "\n".join(
-        f"""    ld.shared.v4.u32 {four(10)}, [%r8 + {one * 512 % SHARED_BYTES}];
+        f"""    ld.shared.v4.u32 {listed("%r", 10)}, [%r8 + {one * 512 % SHARED_BYTES}];
     xor.b32 %r14, %r14, %r10; xor.b32 %r15, %r15, %r11; xor.b32 %r16, %r16, %r12; xor.b32 %r17, %r17, %r13;"""
         for one in range(SHARED_LOADS)
     )
@@ -226,8 +215,7 @@ def shared() -> str:
     mov.u32 %r14, 0; mov.u32 %r15, 0; mov.u32 %r16, 0; mov.u32 %r17, 0;
     add.u32 %r8, %r6, %r9;
     st.shared.u32 [%r8], %r3;
-    bar.sync 0;
-{_timed(loads + flip, "%r7")}
+    bar.sync 0;{timed(loads + flip, "%r7")}
     xor.b32 %r14, %r14, %r15; xor.b32 %r16, %r16, %r17; xor.b32 %r14, %r14, %r16;
     setp.ne.u32 %p1, %r14, 1515870810;
     @%p1 bra DONE;
@@ -265,15 +253,12 @@ def arithmetic(kind: str) -> str:
     checks = "\n".join(start(again, number) + wrong(differs, chain, again) for number, chain in enumerate(chains))
     return entry(
         kind,
-        f"p_out:u64:%rd2:%rd2 p_turns:u32:%r6 p_factor:{given} p_add:{given}",
+        f"p_out:u64:%rd2:%rd2 p_turns:u32:%r6 p_factor:{given}:{factor} p_add:{given}:{addend}",
         f"""
-    ld.param.{given} {factor}, [p_factor];
-    ld.param.{given} {addend}, [p_add];
     and.b32 %r7, %r4, 15;
     cvt.rn.f32.u32 %f2, %r7;
     mul.f32 %f2, %f2, 0f3D800000;               // sixteenths
-{starts}
-{_timed(body, "%r6")}
+{starts}{timed(body)}
 {checks}""",
     )
 

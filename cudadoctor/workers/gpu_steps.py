@@ -24,45 +24,30 @@ THREADS = 128
 REPEATED = 2  # times that a wrong result is looked at again
 FACTOR, SHIFT = 2654435761, 3
 
-# Compiled by the driver for the GPU at hand. PTX 6.0 is read by all drivers from branch 384 on; the target is the oldest of the
-# GPU's family, because newer GPUs accept older targets and never the reverse.
-PTX = """
-.version 6.0
-.target {target}
-.address_size 64
-
-.visible .entry cudadoctor_fill(.param .u64 p_out, .param .u32 p_count)
-{{
-    .reg .pred %p<2>;
-    .reg .b32 %r<8>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [p_out];
-    ld.param.u32 %r1, [p_count];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.s32 %r5, %r2, %r3, %r4;
-    setp.ge.u32 %p1, %r5, %r1;
-    @%p1 bra DONE;
-    cvta.to.global.u64 %rd2, %rd1;
-    mul.wide.u32 %rd3, %r5, 4;
-    add.s64 %rd4, %rd2, %rd3;
-    mul.lo.s32 %r6, %r5, -1640531535;
-    shr.u32 %r7, %r5, 3;
-    xor.b32 %r6, %r6, %r7;
-    st.global.u32 [%rd4], %r6;
-DONE:
-    ret;
-}}
-"""
-
 
 def target_for(capability: str | None) -> str:
-    """The PTX target that the driver can compile for a GPU of this compute capability."""
+    """The PTX target that the driver can compile for a GPU of this compute capability: the oldest of its family, because newer GPUs accept
+    older targets and never the reverse."""
     major = int((capability or "5.0").split(".")[0])
     if major >= 5:
         return "sm_50"
     return "sm_30" if major >= 3 else "sm_20"
+
+
+def ptx(target: str) -> str:
+    """The kernel, for the driver's compiler. PTX 6.0 is read by all drivers from branch 384 on."""
+    emitter = sibling("bench_ptx")
+    body = """
+    setp.ge.u32 %p1, %r4, %r6;
+    @%p1 bra DONE;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    mul.lo.s32 %r7, %r4, -1640531535;
+    shr.u32 %r8, %r4, 3;
+    xor.b32 %r7, %r7, %r8;
+    st.global.u32 [%rd4], %r7;
+DONE:"""
+    return str(emitter.head("6.0", target) + emitter.entry("fill", "p_out:u64:%rd1:%rd1 p_count:u32:%r6", body))
 
 
 def repeated(wrong: Callable[[], bool], times: int = REPEATED) -> str:
@@ -171,7 +156,7 @@ class Gpu:
     def _compile(self) -> Any:
         """The module, compiled by the driver. Its compiler's messages join the error."""
         try:
-            return self.driver.compiled(PTX.format(target=target_for(self.capability)))
+            return self.driver.compiled(ptx(target_for(self.capability)))
         except RungError as error:
             if error.log:
                 error.output = "{}\n{}".format(error.output, error.log)

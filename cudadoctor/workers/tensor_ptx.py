@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from cudadoctor_lines import sibling
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 bench_ptx = sibling("bench_ptx")
-head, repeated, wrong = bench_ptx.head, bench_ptx.repeated, bench_ptx.wrong
+head, entry, timed, wrong, listed = bench_ptx.head, bench_ptx.entry, bench_ptx.timed, bench_ptx.wrong, bench_ptx.listed
 
 # Bytes of one number; the instruction's K; its types as mma.sync and as wgmma write them; the least PTX version, target and capability of
 # mma.sync; what wgmma writes after its operands; whether sums are integers.
@@ -42,76 +46,40 @@ GROUPS_SHARED = 2 * A_BYTES + B_BYTES + 1024  # of the kernel that measures the 
 # ------------------------------------------------------------------ operands
 def fill() -> str:
     """Random operands: each 32-bit word of the buffer is a hash of its place, cut by p_mask and set by p_base."""
-    return f"""{head("6.0", "sm_50")}.visible .entry cudadoctor_fill(
-    .param .u64 p_to, .param .u64 p_words, .param .u32 p_seed, .param .u32 p_mask, .param .u32 p_base)
-{{
-    .reg .pred %p<2>; .reg .b32 %r<16>; .reg .b64 %rd<12>;
-    ld.param.u64 %rd1, [p_to];
-    ld.param.u64 %rd2, [p_words];
-    ld.param.u32 %r1, [p_seed];
-    ld.param.u32 %r2, [p_mask];
-    ld.param.u32 %r3, [p_base];
-    cvta.to.global.u64 %rd1, %rd1;
-    mov.u32 %r4, %ctaid.x;
-    mov.u32 %r5, %ntid.x;
-    mov.u32 %r6, %tid.x;
-    mad.wide.u32 %rd3, %r4, %r5, 0;
-    cvt.u64.u32 %rd4, %r6;
+    return head("6.0", "sm_50") + entry(
+        "fill",
+        "p_to:u64:%rd1:%rd1 p_words:u64:%rd2 p_seed:u32:%r11 p_mask:u32:%r12 p_base:u32:%r13",
+        """
+    mad.wide.u32 %rd3, %r1, %r2, 0;
+    cvt.u64.u32 %rd4, %r3;
     add.u64 %rd3, %rd3, %rd4;
     mov.u32 %r7, %nctaid.x;
-    mul.wide.u32 %rd5, %r7, %r5;
+    mul.wide.u32 %rd5, %r7, %r2;
 WORD:
     setp.ge.u64 %p1, %rd3, %rd2;
     @%p1 bra DONE;
     cvt.u32.u64 %r8, %rd3;
-    add.u32 %r8, %r8, %r1;
+    add.u32 %r8, %r8, %r11;
     mul.lo.u32 %r8, %r8, 0x9E3779B1;
     shr.u32 %r9, %r8, 16; xor.b32 %r8, %r8, %r9;
     mul.lo.u32 %r8, %r8, 0x85EBCA6B;
     shr.u32 %r9, %r8, 13; xor.b32 %r8, %r8, %r9;
     mul.lo.u32 %r8, %r8, 0xC2B2AE35;
     shr.u32 %r9, %r8, 16; xor.b32 %r8, %r8, %r9;
-    and.b32 %r8, %r8, %r2;
-    or.b32 %r8, %r8, %r3;
+    and.b32 %r8, %r8, %r12;
+    or.b32 %r8, %r8, %r13;
     shl.b64 %rd6, %rd3, 2;
     add.u64 %rd6, %rd1, %rd6;
     st.global.u32 [%rd6], %r8;
     add.u64 %rd3, %rd3, %rd5;
     bra WORD;
-DONE:
-    ret;
-}}
-"""
+DONE:""",
+    )
 
 
 # ------------------------------------------------------------------ the rate, by mma.sync
-_ENTRY = ".visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)"
-_GIVEN = """    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;"""
-_BEGIN = """    mov.u64 %rd20, %clock64;
-    mov.u64 %rd21, %globaltimer;
-"""
-# Cycles and nanoseconds that the first thread saw: their quotient is the clock under this very load.
-_END = """    mov.u64 %rd22, %clock64;
-    mov.u64 %rd23, %globaltimer;
-    sub.s64 %rd22, %rd22, %rd20;
-    sub.s64 %rd23, %rd23, %rd21;
-    setp.ne.u32 %p7, %r4, 0;
-    @%p7 bra CLOCKED;
-    st.global.u64 [%rd2], %rd22;
-    st.global.u64 [%rd2 + 8], %rd23;
-CLOCKED:
-"""
-
-
-def listed(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join(f"{prefix}{first + number}" for number in range(count)) + "}"
-
-
-def timed(body: str) -> str:
-    """%r6 turns of a loop whose clock is told."""
-    return f"{_BEGIN}{repeated(body, '%r6')}\n{_END}"
+_GIVEN = "p_out:u64:%rd2:%rd2 p_turns:u32:%r6"
+_LANE = "\n    and.b32 %r8, %r3, 15;"
 
 
 def sums(count: int, kind: str, first: str) -> tuple[str, str, str]:
@@ -119,48 +87,42 @@ def sums(count: int, kind: str, first: str) -> tuple[str, str, str]:
     differs = "setp.ne.s32" if kind == "b32" else f"setp.neu.{kind}"
     names = [f"%a{number}" for number in range(count)]
     starts = "\n".join(f"    mov.{kind} {name}, {first};" for name in names)
-    return f".reg .{kind} %a<{count}>;", starts, "".join(wrong(differs, name, first) for name in names)
+    return f"    .reg .{kind} %a<{count}>;\n", starts, "".join(wrong(differs, name, first) for name in names)
+
+
+def multiplied(instruction: str, sums_count: int, chains: int, operands: Callable[[int], str]) -> str:
+    """ROUNDS times the instruction on all chains; `operands` of one time."""
+    return "\n".join(
+        f"    mma.sync.aligned.{instruction} {of_chain}, {operands(turn)}, {of_chain};"
+        for turn in range(ROUNDS)
+        for of_chain in (listed("%a", sums_count * chain, sums_count) for chain in range(chains))
+    )
 
 
 def rate(kind: str) -> str:
     """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
     even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
     size, types, _, (version, target, _), _, integer = KINDS[kind]
-    start, first = ("", "%r4") if integer else ("cvt.rn.f32.u32 %f1, %r4;", "%f1")
+    start, first = ("", "%r8") if integer else ("\n    cvt.rn.f32.u32 %f1, %r8;", "%f1")
     declared, starts, checks = sums(4 * CHAINS, "b32" if integer else "f32", first)
     sign, one = f"0x{SIGN[kind]:08X}", f"0x{ONE[kind]:08X}"
     negated = "\n".join(f"    xor.b32 %y{part}, %x{part}, {sign};" for part in range(4))
-    instruction = f"    mma.sync.aligned.m16n8k{ROW // size}.row.col.{types}"
-    body = "\n".join(
-        f"{instruction} {of_chain}, {listed('%x' if turn % 2 == 0 else '%y', 0, 4)}, {{%b0, %b1}}, {of_chain};"
-        for turn in range(ROUNDS)
-        for of_chain in (listed("%a", 4 * chain, 4) for chain in range(CHAINS))
-    )
-    return f"""{head(version, target)}{_ENTRY}
-{{
-    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;
-    {declared}
-{_GIVEN}
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    mad.lo.s32 %r4, %r1, %r2, %r3;
+    instruction = f"m16n8k{ROW // size}.row.col.{types}"
+    body = multiplied(instruction, 4, CHAINS, lambda turn: listed("%y" if turn % 2 else "%x", 0) + ", {%b0, %b1}")
+    return head(version, target) + entry(
+        "rate",
+        _GIVEN,
+        f"""
     and.b32 %r5, %r3, 1;
     neg.s32 %r7, %r5;
     and.b32 %r7, %r7, {sign};
     xor.b32 %b0, %r7, {one};
     mov.b32 %b1, {one};
     mov.b32 %x0, {one}; mov.b32 %x1, {one}; mov.b32 %x2, %b0; mov.b32 %x3, {one};
-{negated}
-    and.b32 %r4, %r3, 15;
-    {start}
-{starts}
-    mad.lo.s32 %r4, %r1, %r2, %r3;
-{timed(body)}    and.b32 %r4, %r3, 15;
-    {start}{checks}
-    ret;
-}}
-"""
+{negated}{_LANE}{start}
+{starts}{timed(body)}{_LANE}{start}{checks}""",
+        before=declared + "    .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;\n",
+    )
 
 
 def rate_fp64(*, hopper: bool) -> str:
@@ -168,29 +130,18 @@ def rate_fp64(*, hopper: bool) -> str:
     shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
     declared, starts, checks = sums(sums_count * 2 * CHAINS, "f64", "%d3")
     a, b = [", ".join([name] * a_count) for name in ("%d1", "%d2")], ", ".join(["%d0"] * b_count)
-    body = "\n".join(
-        f"    mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {of_chain}, {{{a[turn % 2]}}}, {{{b}}}, {of_chain};"
-        for turn in range(ROUNDS)
-        for of_chain in (listed("%a", sums_count * chain, sums_count) for chain in range(2 * CHAINS))
-    )
-    return f"""{head("7.8", "sm_90") if hopper else head("7.0", "sm_80")}{_ENTRY}
-{{
-    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; {declared}
-{_GIVEN}
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    and.b32 %r5, %r3, 15;
-    cvt.rn.f64.u32 %d3, %r5;
+    body = multiplied(shape + ".row.col.f64.f64.f64.f64", sums_count, 2 * CHAINS, lambda turn: f"{{{a[turn % 2]}}}, {{{b}}}")
+    return (head("7.8", "sm_90") if hopper else head("7.0", "sm_80")) + entry(
+        "rate",
+        _GIVEN,
+        f"""{_LANE}
+    cvt.rn.f64.u32 %d3, %r8;
     mov.f64 %d0, 0d3FF0000000000000;
     add.f64 %d1, %d3, %d0;
     neg.f64 %d2, %d1;
-    mad.lo.s32 %r4, %r1, %r2, %r3;
-{starts}
-{timed(body)[:-1]}{checks}
-    ret;
-}}
-"""
+{starts}{timed(body)}{checks}""",
+        before=declared,
+    )
 
 
 # ------------------------------------------------------------------ Hopper
@@ -212,7 +163,7 @@ def descriptor(target: str, address: str) -> str:
 def rate_of_groups(kind: str) -> str:
     """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
     integer = KINDS[kind][5]
-    declared, starts, checks = sums(TILE_N // 2, "b32" if integer else "f32", "%r4" if integer else "%f1")
+    declared, starts, checks = sums(TILE_N // 2, "b32" if integer else "f32", "%r12" if integer else "%f1")
     sign, one = f"0x{SIGN[kind]:08X}", f"0x{ONE[kind]:08X}"
     multiply = []
     for a in ("%rd8", "%rd9"):
@@ -222,15 +173,10 @@ def rate_of_groups(kind: str) -> str:
     body = "\n".join(
         ("    wgmma.fence.sync.aligned;", *multiply, "    wgmma.commit_group.sync.aligned;", "    wgmma.wait_group.sync.aligned 0;")
     )
-    return f"""{head("8.0", "sm_90a")}.extern .shared .align 1024 .b8 memory[];
-
-{_ENTRY}
-.maxntid 256, 1, 1
-.minnctapersm 1
-{{
-    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<4>; {declared}
-{_GIVEN}
-    mov.u32 %r3, %tid.x;
+    kernel = entry(
+        "rate",
+        _GIVEN,
+        f"""
     mov.u32 %r7, memory;
     add.u32 %r7, %r7, 1023;
     and.b32 %r7, %r7, 0xFFFFFC00;               // A, then -A, then B
@@ -257,12 +203,10 @@ FILL:
     add.u32 %r29, %r28, {A_BYTES};
     add.u32 %r30, %r7, {2 * A_BYTES};
 {descriptor("%rd8", "%r28")}{descriptor("%rd9", "%r29")}{descriptor("%rd10", "%r30")}    setp.eq.u32 %p4, %r6, %r6;
-    and.b32 %r4, %r3, 15;
-    cvt.rn.f32.u32 %f1, %r4;
-{starts}
-    mov.u32 %r1, %ctaid.x;
-    mad.lo.s32 %r4, %r1, 256, %r3;
-{timed(body)}    and.b32 %r4, %r3, 15;{checks}
-    ret;
-}}
-"""
+    and.b32 %r12, %r3, 15;
+    cvt.rn.f32.u32 %f1, %r12;
+{starts}{timed(body)}{checks}""",
+        before=declared,
+        directives=".maxntid 256, 1, 1\n.minnctapersm 1\n",
+    )
+    return f"{head('8.0', 'sm_90a')}.extern .shared .align 1024 .b8 memory[];\n\n{kernel}"
