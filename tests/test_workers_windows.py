@@ -163,7 +163,7 @@ def test_the_drivers_dll_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatc
 def test_a_dll_that_windows_does_not_place_has_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "WinDLL", ctypes.CDLL, raising=False)  # there is no kernel32 here
     if sys.platform != "win32":
-        assert load("windows_library").path_of(ctypes.CDLL(None)) is None
+        assert load("loaded_files").loaded_dll(ctypes.CDLL(None)) is None
 
 
 def test_nvml_is_looked_for_in_its_old_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ import os
 import threading
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

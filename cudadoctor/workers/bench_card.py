@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -39,6 +38,10 @@ class Samples:
         self.middle = seconds.index(self.all[len(self.all) // 2])  # which of them is the median
         self.median = max(self.all[len(self.all) // 2], 1e-12)
         self.spread = round((self.all[-1] - self.all[0]) / self.median, 4)
+
+
+def figure(value: float, digits: int, seconds: Samples, why: str | None = None, **more: Any) -> dict[str, Any]:
+    return dict({"value": round(value, digits), "spread": seconds.spread, "why": why}, **more)
 
 
 class Card:
@@ -100,7 +103,7 @@ class Card:
             self.second = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
             self.events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(5)]
             self.out = self.memory(OUT_BYTES)
-            self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(OUT_BYTES))
+            self.clear_out()
             self.make_gate()
             self.stream = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
         except Exception as error:
@@ -213,9 +216,7 @@ class Card:
             once = self.batch(queue, 2) / 2
         count = max(1, min(most, int(self.sample_seconds / max(once, 1e-7))))
         seconds = [self.batch(queue, count, during) / count for _ in range(self.samples)]
-        if self.look is not None:
-            self.batch(queue, count, self.look_now)  # a sample of its own: what asks the driver could hold up what is timed
-        return Samples(seconds)
+        return self.looked_at(seconds, queue, count)
 
     def measure_steady(self, queue: Callable[[int], None], warm: float, sample: float) -> Samples:
         """The same of work that meets the power limit: all is queued at once, for after each gap the clock begins high and falls.
@@ -237,16 +238,19 @@ class Card:
         seconds = [self.elapsed(before, after) / count for before, after in zip(events, events[1:])]
         for event in events:
             self.release(event)
-        if self.look is not None:
-            self.batch(queue, count, self.look_now)
+        return self.looked_at(seconds, queue, count)
+
+    def looked_at(self, seconds: list[float], queue: Callable[[int], None], count: int) -> Samples:
+        """The samples, after one more for a look: what asks the driver could hold up what is timed."""
+        look = self.look
+        if look is not None:
+            self.batch(queue, count, lambda: setattr(self, "seen", look()))
         return Samples(seconds)
 
-    def of_clock(self, value: float, seconds: Samples, slot: int = 0) -> dict[str, Any]:
+    def of_clock(self, value: float, digits: int, seconds: Samples, slot: int = 0) -> dict[str, Any]:
         """A figure with what its limit is made of."""
-        return {
-            "value": value, "spread": seconds.spread, "sm_count": self.sm_count, "clock_mhz": self.clock_mhz(slot),
-            "compute_capability": self.gpu.capability,
-        }  # fmt: skip
+        known = {"sm_count": self.sm_count, "clock_mhz": self.clock_mhz(slot), "compute_capability": self.gpu.capability}
+        return figure(value, digits, seconds, **known)
 
     def long_enough(self, launch: Callable[[int], None]) -> tuple[int, Samples]:
         """Choose the turns of a kernel so that a launch fills a sample; then its seconds."""
@@ -258,10 +262,6 @@ class Card:
             turns *= 4
         turns = max(1, min(1 << 26, int(turns * self.sample_seconds / 2 / max(once, 1e-6))))
         return turns, self.measure(lambda _: launch(turns), most=2)
-
-    def look_now(self) -> None:
-        if self.look is not None:
-            self.seen = self.look()
 
     def by_clock(self, work: Callable[[], None], samples: int = 0) -> Samples:
         """Seconds of work that ends before it returns, by the host's clock."""
@@ -297,14 +297,11 @@ class Card:
 
     def read_out(self, count: int) -> list[int]:
         """The first 64-bit words that a kernel left in the small buffer."""
-        words = (ctypes.c_uint64 * count)()
-        self.driver.call("cuMemcpyDtoH_v2", words, self.out, ctypes.c_size_t(8 * count))
-        return list(words)
+        return list(self.driver.fetch(self.out, (ctypes.c_uint64 * count)()))
 
     def clear_out(self) -> None:
         """Zeros before a kernel counts there."""
-        self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(OUT_BYTES))
-        self.driver.call("cuCtxSynchronize")
+        self.driver.fill(self.out, 0, OUT_BYTES)
 
     def clock_mhz(self, slot: int = 0) -> float | None:
         """The clock under load, from the cycles and nanoseconds that kernels counted there. None: a clock that stands still."""

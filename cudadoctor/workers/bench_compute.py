@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
 bench_card, bench_ptx, copy_steps = sibling("bench_card"), sibling("bench_ptx"), sibling("copy_steps")
+figure: Callable[..., dict[str, Any]] = bench_card.figure
 MIB = 1 << 20
 THREADS = 256
 CHAIN_STRIDE = 256  # bytes between elements of the pointer chase: past what one access to memory brings
@@ -65,7 +65,7 @@ class Compute:
             raise copy_steps.WrongError(
                 "{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * bench_ptx.CHAINS, kind)
             )
-        record: dict[str, Any] = self.card.of_clock(round(per_turn * turns / seconds.median / 1e12, 4), seconds)
+        record: dict[str, Any] = card.of_clock(per_turn * turns / seconds.median / 1e12, 4, seconds)
         ratio = self.driver.attribute(87, card.device)
         if kind == "fp64" and ratio:
             record["single_to_double"] = int(ratio)
@@ -77,10 +77,9 @@ class Compute:
         kernel, threads = card.kernel("shared", "shared"), 512
         blocks = card.sm_count * min(2, card.blocks_per_sm(kernel, threads))
         card.clear_out()
-        turns, seconds = self.card.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
+        turns, seconds = card.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
         read = 16 * bench_ptx.SHARED_LOADS * threads * blocks * turns
-        record: dict[str, Any] = self.card.of_clock(round(read / seconds.median / 1e9, 1), seconds)
-        return record
+        return dict(card.of_clock(read / seconds.median / 1e9, 1, seconds))
 
     def memory_latency(self) -> dict[str, Any]:
         """How long one thread waits for a value of device memory that no cache holds."""
@@ -108,10 +107,8 @@ class Compute:
                 raise copy_steps.WrongError("the pointer chase left its memory")
             per_load.append((nanoseconds or cycles) / (turns * bench_ptx.STEPS) / 1e9)
         seconds = bench_card.Samples(per_load[1:])
-        return {
-            "value": round(seconds.median * 1e9, 1), "spread": seconds.spread,
-            "why": "one thread, {} MiB, dependent loads past the first cache".format(elements * CHAIN_STRIDE // MIB),
-        }  # fmt: skip
+        why = "one thread, {} MiB, dependent loads past the first cache".format(elements * CHAIN_STRIDE // MIB)
+        return figure(seconds.median * 1e9, 1, seconds, why)
 
     def additions(self, places: int) -> dict[str, Any]:
         """Atomic additions per second; the sum of the counters must be the number of additions."""
@@ -120,8 +117,7 @@ class Compute:
         blocks = card.sm_count * 8
         counters = card.memory(4 * places)
         try:
-            driver.call("cuMemsetD32_v2", counters, ctypes.c_uint(0), ctypes.c_size_t(places))
-            driver.call("cuCtxSynchronize")
+            driver.fill(counters, 0, 4 * places)
             done = [0]
 
             def queue(_: int) -> None:
@@ -129,15 +125,14 @@ class Compute:
                 card.launch(kernel, blocks, THREADS, "puu", counters, places - 1, ADD_TURNS)
 
             seconds = card.measure(queue, most=32)
-            back = (ctypes.c_uint32 * places)()
-            driver.call("cuMemcpyDtoH_v2", back, counters, ctypes.c_size_t(4 * places))
+            back = driver.fetch(counters, (ctypes.c_uint32 * places)())
         finally:
             card.release(counters)
         total = done[0] * blocks * THREADS * ADD_TURNS
         if sum(back) & 0xFFFFFFFF != total & 0xFFFFFFFF:
             raise copy_steps.WrongError("{} atomic additions gave the sum {}".format(total, sum(back)))
         value = blocks * THREADS * ADD_TURNS / seconds.median / 1e9
-        return {"value": round(value, 3), "spread": seconds.spread, "why": "32-bit additions to {} counters".format(places)}
+        return figure(value, 3, seconds, "32-bit additions to {} counters".format(places))
 
     # -------------------------------------------------------- launches
     def launch_latency(self) -> dict[str, Any]:
@@ -151,10 +146,8 @@ class Compute:
 
         seconds = card.by_clock(once, LAUNCHES)
         low, high = seconds.all[len(seconds.all) // 10], seconds.all[-len(seconds.all) // 10]
-        return {
-            "value": round(seconds.median * 1e6, 3), "spread": round((high - low) / seconds.median, 4),
-            "why": "host clock, launch and wait of an empty kernel, median of {}; spread of the middle four fifths".format(LAUNCHES),
-        }  # fmt: skip
+        why = "host clock, launch and wait of an empty kernel, median of {}; spread of the middle four fifths".format(LAUNCHES)
+        return figure(seconds.median * 1e6, 3, seconds, why, spread=round((high - low) / seconds.median, 4))
 
     def launch_queued(self) -> dict[str, Any]:
         """One launch among many that are queued: what it costs the GPU; the host's own share is said beside it."""
@@ -168,7 +161,7 @@ class Compute:
         count = QUEUED if card.gated else 4 * QUEUED
         seconds = bench_card.Samples([card.batch(lambda _: card.launch(kernel, 1, 1, ""), count) / count for _ in range(card.samples)])
         why = "{} launches queued at once, CUDA events; the call itself took {:.1f} us here, Python included".format(count, host * 1e6)
-        return {"value": round(seconds.median * 1e6, 3), "spread": seconds.spread, "why": why}
+        return figure(seconds.median * 1e6, 3, seconds, why)
 
     def launch_graph(self) -> dict[str, Any]:
         card, driver = self.card, self.driver
@@ -184,9 +177,7 @@ class Compute:
         driver.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
         card.undo.append(("cuGraphExecDestroy", ready))
         seconds = card.measure(lambda _: driver.call("cuGraphLaunch", ready, card.stream), most=8)
-        value = seconds.median / LAUNCHES * 1e6
-        why = "a graph of {} empty kernels, one after the other".format(LAUNCHES)
-        return {"value": round(value, 3), "spread": seconds.spread, "why": why}
+        return figure(seconds.median / LAUNCHES * 1e6, 3, seconds, "a graph of {} empty kernels, one after the other".format(LAUNCHES))
 
     # -------------------------------------------------------- what starting costs
     def context_creation(self) -> dict[str, Any]:
@@ -203,5 +194,4 @@ class Compute:
         (version, target, _), kernels = bench_ptx.MODULES["fp32"]
         text = bench_ptx.head(version, target) + kernels
         seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
-        why = "a kernel of {} lines of PTX".format(text.count("\n"))
-        return {"value": round(seconds.median * 1e3, 2), "spread": seconds.spread, "why": why}
+        return figure(seconds.median * 1e3, 2, seconds, "a kernel of {} lines of PTX".format(text.count("\n")))

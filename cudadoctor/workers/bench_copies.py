@@ -11,10 +11,10 @@ import mmap
 import os
 import threading
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 bench_card, bench_ptx, place = sibling("bench_card"), sibling("bench_ptx"), sibling("copy_steps")
@@ -79,31 +79,39 @@ class Copies:
             notes.append("link while copying: {}".format(place.link_name(self.under_load)))
         if size < LATENCY_BOUND:
             notes.append("{} MiB at a time: latency counts".format(size // MIB))
-        value = round(ways * size / seconds.median / 1e9, 3)
-        return {"value": value, "limit": limit, "limit_from": limit_from, "spread": seconds.spread, "why": "; ".join(notes) or None}
+        rate, why = ways * size / seconds.median / 1e9, "; ".join(notes) or None
+        return dict(bench_card.figure(rate, 3, seconds, why, limit=limit, limit_from=limit_from))
 
     def copy(self, function: str, target: Any, source: Any, size: int, stream: Any = None) -> None:
         self.driver.call(function, target, source, ctypes.c_size_t(size), stream if stream is not None else self.card.stream)
 
+    def to_device(self, device: Any, address: int, size: int, salt: int, measure: Callable[[], Any]) -> dict[str, Any]:
+        """Copies to the device are measured; the last comes back to be compared."""
+        place.mark(address, size, salt)
+        seconds = measure()
+        place.mark(address, size, None)
+        self.fetch(device, address, size)
+        place.check(address, size, salt)
+        return self.over_pcie(seconds, size)
+
+    def from_device(self, device: Any, address: int, size: int, salt: int, measure: Callable[[], Any]) -> dict[str, Any]:
+        place.send(self.driver, device, size, salt)
+        place.mark(address, size, None)
+        seconds = measure()
+        place.check(address, size, salt)
+        return self.over_pcie(seconds, size)
+
+    def queued(self, function: str, target: Any, source: Any) -> Callable[[], Any]:
+        """What measures copies of pinned memory."""
+        return lambda: self.card.measure(lambda _: self.copy(function, target, source, self.size), self.look_at_link)
+
     def h2d_pinned(self) -> dict[str, Any]:
         device, host = self.pin()
-        size = self.size
-        place.mark(host.value, size, 1)
-        seconds = self.card.measure(lambda _: self.copy("cuMemcpyHtoDAsync_v2", device, host, size), self.look_at_link)
-        place.wipe(host.value, size)
-        self.copy("cuMemcpyDtoHAsync_v2", host, device, size)
-        self.driver.call("cuStreamSynchronize", self.card.stream)
-        place.check(host.value, size, 1)
-        return self.over_pcie(seconds, size)
+        return self.to_device(device, host.value, self.size, 1, self.queued("cuMemcpyHtoDAsync_v2", device, host))
 
     def d2h_pinned(self) -> dict[str, Any]:
         device, host = self.pin()
-        size = self.size
-        place.send(self.driver, device, size, 2)
-        place.wipe(host.value, size)
-        seconds = self.card.measure(lambda _: self.copy("cuMemcpyDtoHAsync_v2", host, device, size), self.look_at_link)
-        place.check(host.value, size, 2)
-        return self.over_pcie(seconds, size)
+        return self.from_device(device, host.value, self.size, 2, self.queued("cuMemcpyDtoHAsync_v2", host, device))
 
     def both_pinned(self) -> dict[str, Any]:
         """Both ways at once: each way is timed while the other, twice as long, is under way; the figure is their sum."""
@@ -168,21 +176,12 @@ class Copies:
 
     def h2d_pageable(self) -> dict[str, Any]:
         """Host to device from ordinary memory: what a program gets that does not pin."""
-        device, address, size = self.pageable()
-        place.mark(address, size, 3)
-        seconds = self.card.by_clock(lambda: self.send(device, address, size))
-        place.wipe(address, size)
-        self.fetch(device, address, size)
-        place.check(address, size, 3)
-        return self.over_pcie(seconds, size)
+        where = self.pageable()
+        return self.to_device(*where, 3, lambda: self.card.by_clock(lambda: self.send(*where)))
 
     def d2h_pageable(self) -> dict[str, Any]:
-        device, address, size = self.pageable()
-        place.send(self.driver, device, size, 4)
-        place.wipe(address, size)
-        seconds = self.card.by_clock(lambda: self.fetch(device, address, size))
-        place.check(address, size, 4)
-        return self.over_pcie(seconds, size)
+        where = self.pageable()
+        return self.from_device(*where, 4, lambda: self.card.by_clock(lambda: self.fetch(*where)))
 
     def both_pageable(self) -> dict[str, Any]:
         """Both ways at once from two threads, as a program with two threads does it."""
@@ -217,7 +216,7 @@ class Copies:
         """A figure beside what the memory can do."""
         clock, bits = (self.driver.attribute(number, self.card.device) for number in (36, 37))  # kHz, bits
         counted = "bytes read and bytes written are both counted" if times == 2 else "bytes read"
-        record: dict[str, Any] = {"value": round(times * size / seconds.median / 1e9, 3), "spread": seconds.spread, "why": counted}
+        record: dict[str, Any] = bench_card.figure(times * size / seconds.median / 1e9, 3, seconds, counted)
         if clock and bits:
             record["limit"] = round(2 * clock * 1000 * bits / 8 / 1e9, 3)
             record["limit_from"] = "2 x {:g} MHz memory clock x {} bit".format(clock / 1000, bits)

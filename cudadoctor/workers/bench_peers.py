@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

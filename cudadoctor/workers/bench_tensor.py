@@ -12,9 +12,8 @@ import os
 import struct
 import sys
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -62,7 +61,7 @@ class Tensor:
         wrong = card.read_out(3)[2]
         if wrong:
             raise copy_steps.WrongError("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
-        record = card.of_clock(round(operations * turns / seconds.median / 1e12, 3), seconds)
+        record = card.of_clock(operations * turns / seconds.median / 1e12, 3, seconds)
         return dict(record, unit=unit(kind), why="wgmma on shared memory" if self.by_groups(kind) else "mma.sync on registers")
 
     def by_groups(self, kind: str) -> bool:
@@ -118,8 +117,7 @@ class Tensor:
         fill = self.kernel("fill", ptx.fill(), "fill", 0)
         for buffer, seed in ((a, SEEDS[0]), (b, SEEDS[1])):
             card.launch(fill, 8 * card.sm_count, 256, "pquuu", buffer, size * size * width // 4, seed, *ptx.RANDOM[kind])
-        self.driver.call("cuMemsetD8_v2", c, ctypes.c_ubyte(0xFF), ctypes.c_size_t(size * size * 4))
-        self.driver.call("cuCtxSynchronize")
+        self.driver.fill(c, 0xFF, size * size * 4)
         self.operands = (kind, size, a, b, c)
         return size, a, b, c
 
@@ -135,7 +133,7 @@ class Tensor:
         launch, size = self.launching(kind)
         card.clear_out()
         seconds = card.measure_steady(launch, WARM_SECONDS, SAMPLE_SECONDS)
-        record = card.of_clock(round(2 * size**3 / seconds.median / 1e12, 3), seconds, seconds.middle)
+        record = card.of_clock(2 * size**3 / seconds.median / 1e12, 3, seconds, seconds.middle)
         self.check(kind)
         return dict(record, unit=unit(kind), why="{0} x {0} x {0}, random numbers, wgmma".format(size))
 
@@ -194,9 +192,7 @@ class Tensor:
         return numbers(self.read(buffer.value + row * size * width, size * width), kind)
 
     def read(self, place: int, size: int) -> bytes:
-        back = ctypes.create_string_buffer(size)
-        self.driver.call("cuMemcpyDtoH_v2", back, ctypes.c_uint64(place), ctypes.c_size_t(size))
-        return back.raw
+        return bytes(self.driver.fetch(ctypes.c_uint64(place), (ctypes.c_char * size)()))
 
     # -------------------------------------------------------- cuBLAS
     def cublas(self, kind: str) -> dict[str, Any]:
@@ -208,9 +204,9 @@ class Tensor:
             raise bench_card.UnfitError("no cuBLAS that fits this driver was found")
         size, a, b, c = self.given(kind)
         seconds = card.measure_steady(lambda _: self.library.multiply(kind, size, a, b, c), WARM_SECONDS, SAMPLE_SECONDS)
-        value = round(2 * size**3 / seconds.median / 1e12, 3)
         why = "{0} x {0} x {0}, {1}".format(size, self.library.name)
-        return {"value": value, "unit": unit(kind), "spread": seconds.spread, "why": why}
+        record: dict[str, Any] = bench_card.figure(2 * size**3 / seconds.median / 1e12, 3, seconds, why, unit=unit(kind))
+        return record
 
     def close(self) -> None:
         self.forget()

@@ -7,18 +7,20 @@ is asked on its own, and one that cannot be had is None. A machine without the l
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LIBRARY = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 START_LIMIT = 2.0  # seconds
 NOT_AVAILABLE = (1 << 64) - 1
-MOST_PROCESSES = 128
+MOST_PROCESSES = 256
 MOST_LINKS = 18
 # Reasons that hold clocks down although there is work; an idle GPU and clocks that somebody chose are none.
 REASONS = (
@@ -30,38 +32,101 @@ LINK_SPEED_FIELDS = (164, 90)  # NVML_FI_DEV_NVLINK_GET_SPEED of one link, NVML_
 GRAPHICS_BUSY = 20  # percent from which a process that only draws counts as computing
 
 
-class Process(ctypes.Structure):
-    """nvmlProcessInfo_t, version 2 and 3."""
-
-    _fields_ = [
-        ("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gpu_instance", ctypes.c_uint), ("compute_instance", ctypes.c_uint),
-    ]  # fmt: skip
+INT, LONG = ctypes.c_uint, ctypes.c_ulonglong
 
 
-class Utilisation(ctypes.Structure):
-    """nvmlUtilization_t: percent of the last sixth of a second to second."""
-
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
-
-
-class Field(ctypes.Structure):
-    """nvmlFieldValue_t."""
-
-    _fields_ = [
-        ("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("timestamp", ctypes.c_longlong), ("latency", ctypes.c_longlong),
-        ("kind", ctypes.c_int), ("result", ctypes.c_int), ("value", ctypes.c_ulonglong),
-    ]  # fmt: skip
+def structure(**fields: Any) -> Any:
+    """A structure of nvml.h."""
+    return type("NvmlStructure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-def library() -> Any:
+Pci = structure(legacy=ctypes.c_char * 16, domain=INT, bus=INT, device=INT, ids=INT, subsystem=INT, busId=ctypes.c_char * 32)
+Memory = structure(total=LONG, free=LONG, used=LONG)
+MemoryWithReserve = structure(version=INT, total=LONG, reserved=LONG, free=LONG, used=LONG)
+Process = structure(pid=INT, usedGpuMemory=LONG, gpu_instance=INT, compute_instance=INT)  # versions 2 and 3
+Utilisation = structure(gpu=INT, memory=INT)  # percent of the last sixth of a second to second
+Field = structure(
+    field=INT, scope=INT, timestamp=ctypes.c_longlong, latency=ctypes.c_longlong, kind=ctypes.c_int, result=ctypes.c_int, value=LONG
+)  # fmt: skip
+
+
+class NVMLError(Exception):
+    def __init__(self, words: str, value: int) -> None:
+        super().__init__(words)
+        self.value = value
+
+
+class Nvml:
+    """The library by ctypes; the essentials have the names that pynvml gives them. What fails raises with NVML's own words."""
+
+    NVMLError = NVMLError
+    nvmlMemory_v2 = ctypes.sizeof(MemoryWithReserve) | 2 << 24  # noqa: N815 - pynvml's name
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        library.nvmlErrorString.restype = ctypes.c_char_p
+
+    def call(self, function: str, *arguments: Any) -> None:
+        code = int(getattr(self.library, function)(*arguments))
+        if code != 0:
+            words = self.library.nvmlErrorString(code)
+            raise NVMLError(words.decode("utf-8", "replace") if words else "error %d" % code, code)
+
+    def get(self, kind: Any, function: str, *arguments: Any) -> Any:
+        """What a function leaves in its last argument."""
+        value = kind()
+        self.call(function, *arguments, ctypes.byref(value))
+        return value
+
+    def string(self, function: str, *arguments: Any) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        self.call(function, *arguments, buffer, INT(256))
+        return buffer.value.decode("utf-8", "replace")
+
+    def running(self, query: str, handle: Any) -> list[Any]:
+        """The processes of one of NVML's lists."""
+        table = (Process * MOST_PROCESSES)()
+        version = "_v3" if hasattr(self.library, query + "_v3") else "_v2"
+        count = INT(MOST_PROCESSES)
+        self.call(query + version, handle, ctypes.byref(count), table)
+        return list(table[: min(count.value, MOST_PROCESSES)])
+
+    def __getattr__(self, name: str) -> Any:
+        """The essentials as pynvml names them, for where that cannot be imported."""
+        if name not in ESSENTIALS:
+            raise AttributeError("it is asked through nvidia-ml-py alone")
+        return functools.partial(ESSENTIALS[name], self)
+
+
+ESSENTIALS: dict[str, Callable[..., Any]] = {
+    "nvmlInit": lambda nvml: nvml.call("nvmlInit_v2"),
+    "nvmlSystemGetDriverVersion": lambda nvml: nvml.string("nvmlSystemGetDriverVersion"),
+    "nvmlSystemGetCudaDriverVersion_v2": lambda nvml: nvml.get(INT, "nvmlSystemGetCudaDriverVersion_v2").value,
+    "nvmlSystemGetProcessName": lambda nvml, pid: nvml.string("nvmlSystemGetProcessName", INT(pid)),
+    "nvmlDeviceGetCount": lambda nvml: nvml.get(INT, "nvmlDeviceGetCount_v2").value,
+    "nvmlDeviceGetHandleByIndex": lambda nvml, index: nvml.get(ctypes.c_void_p, "nvmlDeviceGetHandleByIndex_v2", INT(index)),
+    "nvmlDeviceGetPciInfo": lambda nvml, handle: nvml.get(Pci, "nvmlDeviceGetPciInfo_v3", handle),
+    "nvmlDeviceGetName": lambda nvml, handle: nvml.string("nvmlDeviceGetName", handle),
+    "nvmlDeviceGetUUID": lambda nvml, handle: nvml.string("nvmlDeviceGetUUID", handle),
+    "nvmlDeviceGetMemoryInfo": lambda nvml, handle, version=None: (
+        nvml.get(lambda: MemoryWithReserve(version=version), "nvmlDeviceGetMemoryInfo_v2", handle)
+        if version is not None
+        else nvml.get(Memory, "nvmlDeviceGetMemoryInfo", handle)
+    ),
+    "nvmlDeviceGetComputeRunningProcesses": lambda nvml, handle: nvml.running("nvmlDeviceGetComputeRunningProcesses", handle),
+}
+
+
+def library() -> Nvml | None:
     """The library, started; None where there is none, or where it does not answer: what is measured does not depend on it."""
-    found: list[Any] = []
+    found: list[Nvml] = []
 
     def start() -> None:
         try:
-            loaded = ctypes.CDLL(LIBRARY)
-            found.append(loaded if loaded.nvmlInit_v2() == 0 else None)
-        except (OSError, AttributeError):
+            nvml = Nvml(ctypes.CDLL(LIBRARY))
+            nvml.nvmlInit()
+            found.append(nvml)
+        except (OSError, AttributeError, NVMLError):
             pass
 
     thread = threading.Thread(target=start, daemon=True)
@@ -71,35 +136,41 @@ def library() -> Any:
 
 
 class Watch:
-    """One GPU, by its address or its number. `library` is None where the GPU or NVML is not there."""
+    """One GPU, by its address or its number. `nvml` is None where the GPU or the library is not there."""
 
-    def __init__(self, found: Any, address: str | None, index: int | None = None) -> None:
-        self.library, self.handle = found, ctypes.c_void_p()
-        place = ctypes.byref(self.handle)
-        if index is not None:
-            known = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), place)
-        else:
-            known = address is not None and self.call("nvmlDeviceGetHandleByPciBusId_v2", address.encode("ascii"), place)
-        self.library = found if known else None
+    def __init__(self, nvml: Nvml | None, address: str | None, index: int | None = None) -> None:
+        self.nvml = nvml
+        by_address = ("nvmlDeviceGetHandleByPciBusId_v2", (address or "").encode("ascii"))
+        self.handle = self.ask(ctypes.c_void_p, *(by_address if index is None else ("nvmlDeviceGetHandleByIndex_v2", INT(index))))
+        self.nvml = nvml if self.handle is not None else None
 
-    def call(self, function: str, *arguments: Any) -> bool:
-        """Whether a call worked."""
-        entry = getattr(self.library, function, None)
-        return entry is not None and int(entry(*arguments)) == 0
+    def tried(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        """What a method of Nvml answers; None where it cannot be had."""
+        try:
+            return question(self.nvml, *arguments) if self.nvml is not None else None
+        except (AttributeError, NVMLError):
+            return None
 
-    def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
-        value = kind()
-        return int(value.value) if self.call(function, self.handle, *arguments, ctypes.byref(value)) else None
+    def ask(self, kind: Any, function: str, *arguments: Any) -> Any:
+        return self.tried(Nvml.get, kind, function, *arguments)
+
+    def string(self, function: str) -> str | None:
+        found: str | None = self.tried(Nvml.string, function, self.handle)
+        return found
+
+    def number(self, function: str, *arguments: Any, kind: Any = INT) -> int | None:
+        value = self.ask(kind, function, self.handle, *arguments)
+        return int(value.value) if value is not None else None
 
     def percent(self) -> int | None:
         """How busy the GPU is."""
-        load = Utilisation()
-        return int(load.gpu) if self.call("nvmlDeviceGetUtilizationRates", self.handle, ctypes.byref(load)) else None
+        load = self.ask(Utilisation, "nvmlDeviceGetUtilizationRates", self.handle)
+        return int(load.gpu) if load is not None else None
 
     # -------------------------------------------------------- under load
     def reasons(self) -> list[str] | None:
         for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            mask = self.number(function, kind=ctypes.c_ulonglong)
+            mask = self.number(function, kind=LONG)
             if mask is not None:
                 return [word for bit, word in REASONS if mask & bit]
         return None
@@ -112,10 +183,10 @@ class Watch:
     def look(self) -> dict[str, Any]:
         milliwatts = self.number("nvmlDeviceGetPowerUsage")
         return {
-            "sm_clock_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(1)),
-            "sm_clock_max_mhz": self.number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint(1)),
-            "memory_clock_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(2)),
-            "temperature_c": self.number("nvmlDeviceGetTemperature", ctypes.c_uint(0)),
+            "sm_clock_mhz": self.number("nvmlDeviceGetClockInfo", INT(1)),
+            "sm_clock_max_mhz": self.number("nvmlDeviceGetMaxClockInfo", INT(1)),
+            "memory_clock_mhz": self.number("nvmlDeviceGetClockInfo", INT(2)),
+            "temperature_c": self.number("nvmlDeviceGetTemperature", INT(0)),
             "power_w": None if milliwatts is None else milliwatts / 1000.0,
             "pcie_generation": self.number("nvmlDeviceGetCurrPcieLinkGeneration"),
             "pcie_width": self.number("nvmlDeviceGetCurrPcieLinkWidth"),
@@ -128,31 +199,23 @@ class Watch:
         """How many links are up, and the GB/s of one of them in one direction."""
         up = 0
         for link in range(MOST_LINKS):
-            state = self.number("nvmlDeviceGetNvLinkState", ctypes.c_uint(link))
+            state = self.number("nvmlDeviceGetNvLinkState", INT(link))
             if state is None:
                 break
             up += state == 1
         if not up:
             return 0, None
         for number in LINK_SPEED_FIELDS:
-            field = Field(field=number)
-            known = self.call("nvmlDeviceGetFieldValues", self.handle, ctypes.c_int(1), ctypes.byref(field)) and field.result == 0
-            if known and field.value & 0xFFFFFFFF:
+            field = self.ask(lambda number=number: Field(field=number), "nvmlDeviceGetFieldValues", self.handle, ctypes.c_int(1))
+            if field is not None and field.result == 0 and field.value & 0xFFFFFFFF:
                 return up, (field.value & 0xFFFFFFFF) / 1000.0
         return up, None
 
     # -------------------------------------------------------- who else computes here
     def processes(self, query: str) -> list[tuple[int, int | None]] | None:
         """PIDs with the memory that each holds."""
-        if self.library is None:
-            return None
-        count, table = ctypes.c_uint(MOST_PROCESSES), (Process * MOST_PROCESSES)()
-        for version in ("_v3", "_v2"):
-            if self.call(query + version, self.handle, ctypes.byref(count), table):
-                running = table[: min(count.value, MOST_PROCESSES)]
-                return [(int(one.pid), None if one.used == NOT_AVAILABLE else int(one.used)) for one in running]
-            count.value = MOST_PROCESSES
-        return None
+        running = self.tried(Nvml.running, query, self.handle)
+        return running and [(int(one.pid), None if one.usedGpuMemory == NOT_AVAILABLE else int(one.usedGpuMemory)) for one in running]
 
     def others(self) -> dict[str, Any] | None:
         """Processes that compute on this GPU beside this one; None where there are none or nobody can say.

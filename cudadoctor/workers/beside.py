@@ -12,9 +12,8 @@ import os
 import signal
 import sys
 
-from cudadoctor_lines import follow_parent
+from cudadoctor_lines import TYPE_CHECKING, follow_parent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

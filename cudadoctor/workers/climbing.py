@@ -12,9 +12,8 @@ import sys
 import threading
 import time
 
-from cudadoctor_lines import follow_parent
+from cudadoctor_lines import TYPE_CHECKING, follow_parent
 
-TYPE_CHECKING = False  # only type checkers import typing: the way to cuInit stays light
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -174,11 +173,6 @@ def heard() -> bytes | None:
     except OSError:
         return None
     return line.strip()
-
-
-def option(arguments: list[str], name: str) -> str | None:
-    """The word after an option; None where it is not given."""
-    return arguments[arguments.index(name) + 1] if name in arguments else None
 
 
 def limit_life(seconds: float) -> threading.Timer:

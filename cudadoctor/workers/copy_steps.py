@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 
-from cudadoctor_lines import beginning
+from cudadoctor_lines import TYPE_CHECKING, beginning
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -63,10 +62,8 @@ def cpu_list(text: str) -> set[int]:
 
 def available_memory() -> int:
     """Bytes of host memory that may be used without pressing others, in this container too."""
-    figures = []
-    for line in beginning("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            figures.append(int(line.split()[1]) * 1024)
+    lines = beginning("/proc/meminfo").splitlines()
+    figures = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     limit, used = (beginning("/sys/fs/cgroup/memory." + name).strip() for name in ("max", "current"))
     if limit.isdigit() and used.isdigit():
         figures.append(max(0, int(limit) - int(used)))
@@ -95,16 +92,10 @@ def pattern(salt: int) -> bytes:
     return (unit * (MIB // 251 + 1))[:MIB]
 
 
-def mark(address: int, size: int, salt: int) -> None:
-    """Write the pattern into the first and the last mebibyte."""
+def mark(address: int, size: int, salt: int | None) -> None:
+    """Write the pattern into the first and the last mebibyte; None: remove it, so that only a copy can bring it back."""
     for offset in (0, size - MIB):
-        ctypes.memmove(address + offset, pattern(salt), MIB)
-
-
-def wipe(address: int, size: int) -> None:
-    """Remove the pattern, so that only a copy can bring it back."""
-    for offset in (0, size - MIB):
-        ctypes.memset(address + offset, 0, MIB)
+        ctypes.memmove(address + offset, bytes(MIB) if salt is None else pattern(salt), MIB)
 
 
 def check(address: int, size: int, salt: int) -> None:
@@ -119,10 +110,8 @@ def check(address: int, size: int, salt: int) -> None:
 
 def send(driver: Any, place: Any, size: int, salt: int) -> None:
     """Put the pattern at both ends of a device buffer that is copied next."""
-    text = ctypes.create_string_buffer(pattern(salt), MIB)
     for offset in (0, size - MIB):
-        driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(place.value + offset), text, ctypes.c_size_t(MIB))
-    driver.call("cuCtxSynchronize")  # such a copy may return before it arrived, and our stream does not wait for it
+        driver.send(ctypes.c_uint64(place.value + offset), ctypes.create_string_buffer(pattern(salt), MIB))
 
 
 def check_there(driver: Any, place: Any, size: int, salt: int) -> None:
@@ -130,6 +119,5 @@ def check_there(driver: Any, place: Any, size: int, salt: int) -> None:
     back = ctypes.create_string_buffer(2 * MIB)
     driver.call("cuCtxSynchronize")
     for offset, at in ((0, 0), (size - MIB, MIB)):
-        source = ctypes.c_uint64(place.value + offset)
-        driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(ctypes.addressof(back) + at), source, ctypes.c_size_t(MIB))
+        driver.fetch(ctypes.c_uint64(place.value + offset), (ctypes.c_char * MIB).from_buffer(back, at))
     check(ctypes.addressof(back), 2 * MIB, salt)

@@ -107,11 +107,11 @@ def read(path: str) -> str:
         return file.read().decode("utf-8", "replace")
 
 
-def beginning(path: str, most: int = 1 << 20) -> str:
+def beginning(path: str, most: int = 1 << 20, errors: str = "replace") -> str:
     """So many bytes of a file as text; nothing where it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return file.read(most).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", errors)
     except OSError:
         return ""
 
@@ -120,6 +120,11 @@ def stat_fields(pid: int) -> tuple[str, list[str]]:
     """Name and the fields after it of /proc/PID/stat. The name may hold blanks and brackets."""
     before, _, after = read("/proc/%d/stat" % pid).rpartition(")")
     return before.partition("(")[2], after.split()
+
+
+def pids() -> list[int]:
+    """All processes that this one sees. OSError on a system without /proc."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def held_open(folder: str, prefixes: tuple[str, ...]) -> set[str]:
@@ -137,8 +142,9 @@ def held_open(folder: str, prefixes: tuple[str, ...]) -> set[str]:
 
 def command_line(pid: int) -> str:
     """Its beginning, for a process may say that gigabytes are its own. Empty where it ended, or is another user's."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb", buffering=0) as file:
-            return (file.read(COMMAND_LINE) or b"").decode("utf-8", "replace").replace("\0", " ").strip()
-    except OSError:
-        return ""
+    return beginning("/proc/%d/cmdline" % pid, COMMAND_LINE).replace("\0", " ").strip()
+
+
+def option(arguments: list[str], name: str, otherwise: Any = None) -> Any:
+    """The word after an option."""
+    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else otherwise

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -30,7 +29,8 @@ KNOWN_ERRORS = {
 
 def open_library() -> Any:
     """The driver's library."""
-    return sibling("windows_library").load(LIBRARY) if ON_WINDOWS else ctypes.CDLL(LIBRARY)
+    # On 32-bit Windows its functions clear the stack themselves, which CDLL does not expect.
+    return getattr(ctypes, "WinDLL" if ON_WINDOWS else "CDLL")(LIBRARY)
 
 
 class Driver:
@@ -89,6 +89,24 @@ class Driver:
         """Queue a kernel. `shared`: bytes of dynamic shared memory."""
         one, grid, block, dynamic = (ctypes.c_uint(number) for number in (1, blocks, threads, shared))
         self.call("cuLaunchKernel", kernel, grid, one, one, block, one, one, dynamic, stream, arguments, None)
+
+    def room(self, size: int) -> Any:
+        """Device memory, freed with cuMemFree_v2."""
+        return ctypes.c_uint64(self.value(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(size)))
+
+    def send(self, place: Any, data: Any) -> None:
+        """A ctypes object to the device. Such a copy may return before it arrived, and no stream of ours waits for it."""
+        self.call("cuMemcpyHtoD_v2", place, data, ctypes.c_size_t(ctypes.sizeof(data)))
+        self.call("cuCtxSynchronize")
+
+    def fetch(self, place: Any, data: Any) -> Any:
+        """Device memory into a ctypes object, which is returned."""
+        self.call("cuMemcpyDtoH_v2", data, place, ctypes.c_size_t(ctypes.sizeof(data)))
+        return data
+
+    def fill(self, place: Any, byte: int, size: int) -> None:
+        self.call("cuMemsetD8_v2", place, ctypes.c_ubyte(byte), ctypes.c_size_t(size))
+        self.call("cuCtxSynchronize")
 
     def tried(self, function: str, *arguments: Any) -> bool:
         """Whether a call worked, where the loss of its value must not lose the rest."""

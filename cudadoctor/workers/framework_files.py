@@ -10,9 +10,8 @@ import os
 import re
 import struct
 
-from cudadoctor_lines import beginning, listing, sibling
+from cudadoctor_lines import TYPE_CHECKING, beginning, listing, sibling
 
-TYPE_CHECKING = False  # importing typing would cost more than what is read here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -95,29 +94,22 @@ class Loader:
     """Where a framework's libraries may come from: wheels, the environment, the loader's own places, a toolkit."""
 
     def __init__(self, prefix: str, folders: list[str], root: str = "") -> None:
-        self.root = root
-        self.environ = os.environ
-        self.wheels = [folder for site in folders for folder in self._wheel_folders(site)]
-        named = [self.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
+        self.root, self.prefix = root, prefix
+        bases = [os.path.join(site, "nvidia") for site in folders]
+        self.wheels = [os.path.join(base, entry, "lib") for base in bases for entry in listing(base)]
+        named = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
         homes = [home for home in named if home] + [root + "/usr/local/cuda"]
-        self.folders = [os.path.join(prefix, "lib")] + [folder for folder in self.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-        self.folders += [os.path.join(home, name) for home in homes for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
-        self.folders += [root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
-
-    @staticmethod
-    def _wheel_folders(site: str) -> list[str]:
-        base = os.path.join(site, "nvidia")
-        return [os.path.join(base, entry, "lib") for entry in listing(base)]
+        self.toolkits = [os.path.join(home, name) for home in homes for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
 
     def find(self, soname: str, own: list[str]) -> str | None:
         """The file of that name; None where it is nowhere that any framework's loader looks."""
-        for folder in own + self.wheels + self.folders:
-            path = os.path.join(folder, soname)
-            if os.path.isfile(path):
-                return path
-        in_cache = sibling("toolkit_search_linux").loader_cache(self.root)
-        cached = next((path for path in in_cache if os.path.basename(path) == soname), None)
-        return cached if cached is not None and os.path.isfile(cached) else None
+
+        def within(folders: list[str]) -> Iterator[str]:
+            yield from (path for path in (os.path.join(folder, soname) for folder in folders) if os.path.isfile(path))
+
+        by_loader = sibling("toolkit_search_linux").by_loader(soname, self.root)
+        ways = (within([*own, *self.wheels, os.path.join(self.prefix, "lib")]), (path for _, path in by_loader), within(self.toolkits))
+        return next((path for way in ways for path in way), None)
 
     def found(self, sonames: list[str], *own: str) -> dict[str, str | None]:
         """Where each of CUDA's libraries is. Empty where nobody looked: Windows finds and names them otherwise."""

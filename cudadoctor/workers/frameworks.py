@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import sibling  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, sibling  # which takes that folder off the path again
 
 # isort: split
 import importlib
@@ -19,7 +19,6 @@ import os
 import re
 import traceback
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -129,45 +128,39 @@ class Gpu:
         pattern = bytes(range(251)) * (COPIED // 251 + 1)  # 251: no power of two, so a page in the wrong place shows
         sent = ctypes.create_string_buffer(pattern[:COPIED], COPIED)
         size = ctypes.c_size_t(COPIED)
-        place = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size))
+        place = self.driver.room(COPIED)
 
         def look() -> str | None:
-            back = ctypes.create_string_buffer(COPIED)
             self.driver.call("cuMemcpyHtoD_v2", place, sent, size)
-            self.driver.call("cuMemcpyDtoH_v2", back, place, size)
+            back = self.driver.fetch(place, ctypes.create_string_buffer(COPIED))
             if back.raw == sent.raw:
                 return None
             wrong = next(index for index, pair in enumerate(zip(sent.raw, back.raw)) if pair[0] != pair[1])
             return "{} bytes copied to the GPU and back differ, first at byte {}".format(COPIED, wrong)
 
+        return self.checked(look, place)
+
+    def checked(self, look: Callable[[], str | None], place: Any) -> dict[str, Any]:
+        """Take a look, whose answer is None where all is right, and free the memory."""
         try:
-            self.checked(look)
+            said = look()
+            if said is not None:
+                raise RungError("{}; {}".format(said, repeated(lambda: look() is not None)))
         finally:
             self.driver.tried("cuMemFree_v2", place)
         return {}
 
-    def checked(self, look: Callable[[], str | None]) -> None:
-        """Take a look whose answer is None where all is right."""
-        said = look()
-        if said is None:
-            return
-        raise RungError("{}; {}".format(said, repeated(lambda: look() is not None)))
-
-    def _compile(self) -> Any:
-        """The module, compiled by the driver. Its compiler's messages join the error."""
+    def kernel(self) -> dict[str, Any]:
+        """Rung ptx-kernel: a kernel compiled by the driver, whose messages join the error, computes what Python computes."""
         try:
-            return self.driver.compiled(ptx(target_for(self.capability)))
+            module = self.driver.compiled(ptx(target_for(self.capability)))
         except RungError as error:
             if error.log:
                 error.output = "{}\n{}".format(error.output, error.log)
             raise
-
-    def kernel(self) -> dict[str, Any]:
-        """Rung ptx-kernel: a kernel compiled by the driver computes what Python computes."""
-        module = self._compile()
         fill = self.driver.kernel(module, "fill")
         size = ctypes.c_size_t(4 * COUNT)
-        place, count = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size)), ctypes.c_uint32(COUNT)
+        place, count = self.driver.room(4 * COUNT), ctypes.c_uint32(COUNT)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(place), ctypes.addressof(count))
 
         def look() -> str | None:
@@ -175,18 +168,13 @@ class Gpu:
             self.driver.call("cuMemcpyHtoD_v2", place, back, size)  # zeros: what the memory held before must not pass for a result
             self.driver.launch(fill, COUNT // THREADS, THREADS, arguments)
             self.driver.call("cuCtxSynchronize")
-            self.driver.call("cuMemcpyDtoH_v2", back, place, size)
-            for index, value in enumerate(back):
+            for index, value in enumerate(self.driver.fetch(place, back)):
                 expected = (index * FACTOR & 0xFFFFFFFF) ^ (index >> SHIFT)
                 if value != expected:
                     return "the kernel computed {:#x} for element {}, {:#x} is right".format(value, index, expected)
             return None
 
-        try:
-            self.checked(look)
-        finally:
-            self.driver.tried("cuMemFree_v2", place)
-        return {}
+        return self.checked(look, place)
 
     def enter(self) -> None:
         self.driver.call("cuCtxSetCurrent", self.handle)

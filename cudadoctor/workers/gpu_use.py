@@ -12,10 +12,9 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import command_line, emit, held_open, sibling, start, stat_fields  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, held_open, pids, sibling, start, stat_fields  # which takes that folder off the path again
 
 # isort: split
-import ctypes
 import os
 import threading
 import time
@@ -66,11 +65,11 @@ class Family:
         self.looked = now
         self.strangers.clear()
         try:
-            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            alive = pids()
         except OSError:
             return False  # a system without /proc: its own number is known, no other
-        self.members &= set(pids)
-        for pid in pids:
+        self.members &= set(alive)
+        for pid in alive:
             self.holds(pid)
         return True
 
@@ -123,17 +122,10 @@ class Gpu:
         self.processes: Memory = {}
         self.asked, self.seen = -STALE, None  # type: float, Optional[Tuple[int, int]]
 
-    def string(self, function: str) -> Optional[str]:
-        buffer = ctypes.create_string_buffer(96)
-        known = self.watch.call(function, self.watch.handle, buffer, ctypes.c_uint(96))
-        return buffer.value.decode("utf-8", "replace") if known else None
-
     def memory(self) -> Optional[Tuple[int, int]]:
         """Bytes in use and in all."""
-        values = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
-        if not self.watch.call("nvmlDeviceGetMemoryInfo", self.watch.handle, ctypes.byref(values)):
-            return None
-        return int(values[2]), int(values[0])
+        found = self.watch.ask(bench_watch.Memory, "nvmlDeviceGetMemoryInfo", self.watch.handle)
+        return (int(found.used), int(found.total)) if found is not None else None
 
     def running(self, family: Family) -> Memory:
         """PIDs that compute here, with the memory of each where it is known. Clients of MPS are asked for where none is the program's."""
@@ -190,8 +182,8 @@ class Gpu:
         memory = self.memory()
         return {
             "index": self.index,
-            "uuid": self.string("nvmlDeviceGetUUID"),
-            "name": self.string("nvmlDeviceGetName"),
+            "uuid": self.watch.string("nvmlDeviceGetUUID"),
+            "name": self.watch.string("nvmlDeviceGetName"),
             "memory_bytes": memory[1] if memory is not None else None,
             "peak_bytes": self.peak,
             "basis": self.basis,
@@ -206,12 +198,9 @@ class Gpu:
         }
 
 
-def gpus_of(library: Any) -> List[Gpu]:
-    count = ctypes.c_uint()
-    if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
-        raise RuntimeError("NVML does not say how many GPUs there are")
-    watches = [(index, bench_watch.Watch(library, None, index)) for index in range(count.value)]
-    return [Gpu(index, watch) for index, watch in watches if watch.library is not None]
+def gpus_of(nvml: Any) -> List[Gpu]:
+    watches = [(index, bench_watch.Watch(nvml, None, index)) for index in range(nvml.nvmlDeviceGetCount())]
+    return [Gpu(index, watch) for index, watch in watches if watch.nvml is not None]
 
 
 # ---------------------------------------------------------------- the watch
@@ -248,8 +237,8 @@ def main() -> None:
         return
     try:
         gpus = gpus_of(library)
-    except RuntimeError as error:
-        emit("error", error=str(error), devices=device_files())
+    except (AttributeError, bench_watch.NVMLError) as error:
+        emit("error", error="NVML does not say how many GPUs there are: %s" % error, devices=device_files())
         return
     emit("watching", after_s=round(time.monotonic() - began, 3), gpus=[gpu.index for gpu in gpus])
     over, looks, opened, held = heard_end(), 0, set(), set()  # type: threading.Event, int, Set[str], Set[str]

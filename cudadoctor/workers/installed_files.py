@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import sys
 
-from cudadoctor_lines import beginning, listing
+from cudadoctor_lines import TYPE_CHECKING, beginning, distributions_in
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
 MOST_COMPILED = 3  # files that an error names last
+# Conda writes its prefix into files, and distributions strip libraries: what they install need not be what RECORD says.
 INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
 
@@ -33,21 +33,17 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def recorded(folder: str) -> Iterator[tuple[str, str]]:
-    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD. Conda writes its prefix into files, and
-    distributions strip libraries: what they install need not be what RECORD says.
-    """
-    for entry in listing(folder):
+def recorded(folder: str, installers: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Name, version and the text of RECORD of each package of a folder that one of these installed; an empty text stands for all."""
+    for name, version, entry in distributions_in(folder):
         home = os.path.join(folder, entry)
-        if entry.endswith(".dist-info") and beginning(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
-            yield entry[: -len(".dist-info")], "\n" + beginning(os.path.join(home, "RECORD"), MOST_BYTES)
+        if beginning(os.path.join(home, "INSTALLER")).lower().startswith(installers):
+            yield name, version, "\n" + beginning(os.path.join(home, "RECORD"), MOST_BYTES)
 
 
 def owner(folder: str, inside: str) -> str | None:
     """The package of a folder that brought a file, by whichever installer."""
-    metadata = (entry for entry in listing(folder) if entry.endswith(".dist-info"))
-    lists = ((entry, "\n" + beginning(os.path.join(folder, entry, "RECORD"), MOST_BYTES)) for entry in metadata)
-    return next((entry.partition("-")[0].lower().replace("_", "-") for entry, text in lists if "\n" + inside + "," in text), None)
+    return next((name for name, _, text in recorded(folder, ("",)) if "\n" + inside + "," in text), None)
 
 
 def difference(path: str, line: str) -> str | None:
@@ -94,14 +90,12 @@ def report(emit: Callable[..., None], output: str) -> None:
     files = named(output, folders)
     sources = [path for path in files if path.endswith(".py")][:MOST_COMPILED]
     for folder in folders:
-        texts = list(recorded(folder)) if any(place == folder for place, _ in files.values()) else []
+        texts = list(recorded(folder, INSTALLERS)) if any(place == folder for place, _ in files.values()) else []
         for path, (place, inside) in files.items():
-            for package, text in texts if place == folder else ():
+            for package, version, text in texts if place == folder else ():
                 _, begins, rest = text.partition("\n" + inside + ",")
                 if begins:
-                    name, _, version = package.partition("-")
-                    line = rest.partition("\n")[0].rstrip("\r")
-                    package, differs = name.lower().replace("_", "-"), difference(path, line)
+                    differs = difference(path, rest.partition("\n")[0].rstrip("\r"))
                     byte_code = foreign_byte_code(path) if path in sources and differs is None else None
                     emit("installed", path=path, package=package, version=version, differs=differs, byte_code=byte_code)
                     break

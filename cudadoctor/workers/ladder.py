@@ -16,13 +16,12 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import beginning, sibling  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, beginning, option, sibling  # which takes that folder off the path again
 
 # isort: split
 import json
 import os
 
-TYPE_CHECKING = False  # only type checkers import typing: the way to cuInit stays light
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -48,14 +47,8 @@ def load_library(found: dict[str, Any]) -> dict[str, Any]:
         raise RungError(str(refused))
     found["driver"] = driver.Driver(library)
     files = sibling("loaded_files")
-    path: str | None = sibling("windows_library").path_of(library) if ON_WINDOWS else files.loaded_file(library)
+    path = (files.loaded_dll if ON_WINDOWS else files.loaded_file)(library)
     return {"path": path, "library": files.version_in(path)}
-
-
-def initialise(driver: Any) -> dict[str, Any]:
-    """Rung init: cuInit, the first call that talks to the kernel driver."""
-    driver.call("cuInit", 0)
-    return {}
 
 
 def count_devices(driver: Any, found: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +65,7 @@ def count_devices(driver: Any, found: dict[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------ the whole climb
 def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], arguments: list[str], say: Callable[[bytes], object]) -> list[Any]:
     """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed."""
-    stop = climbing.option(arguments, "--stop")
+    stop = option(arguments, "--stop")
     steps_of = sibling("gpu_steps")
     watching = sibling("bench_watch")
     library = watching.library() if "--busy" not in arguments else None
@@ -96,26 +89,22 @@ def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], argument
     return working
 
 
-def given_variables() -> dict[str, str] | None:
-    """Variables of CUDA's that this process was started with. Linux alone says it."""
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            lines = file.read().decode("utf-8", "surrogateescape").split("\0")
-    except OSError:
-        return None
-    given = dict(line.split("=", 1) for line in lines if "=" in line)
-    return {name: value for name, value in given.items() if name.startswith(READ)} if given else None
+def given_variables() -> dict[str, str]:
+    """Variables that this process was started with. Linux alone says it."""
+    lines = beginning("/proc/self/environ", 1 << 24, "surrogateescape").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def changed_variables(given: dict[str, str] | None) -> list[tuple[str, str | None]]:
-    """Those that this process's own start (a preloaded library, a .pth file) set or removed."""
-    names = [name for name in sorted({*given, *os.environ}) if name.startswith(READ)] if given is not None else []
-    return [(name, os.environ.get(name)) for name in names if given is not None and given.get(name) != os.environ.get(name)]
+def variables(given: dict[str, str]) -> tuple[dict[str, str] | None, list[tuple[str, str | None]]]:
+    """CUDA's among the given ones, and those of them that this process's own start (a preloaded library, a .pth file) set or removed."""
+    names = [name for name in sorted({*given, *os.environ}) if name.startswith(READ)] if given else []
+    changed = [(name, os.environ.get(name)) for name in names if given.get(name) != os.environ.get(name)]
+    return {name: given[name] for name in names if name in given} if given else None, changed
 
 
 def preloaded() -> list[str]:
     """What the loader puts into every program before its own libraries."""
-    listed = "{} {}".format(beginning("/etc/ld.so.preload", 4096), os.environ.get("LD_PRELOAD", ""))
+    listed: str = beginning("/etc/ld.so.preload", 4096) + " " + os.environ.get("LD_PRELOAD", "")
     return listed.replace(":", " ").split()
 
 
@@ -128,13 +117,13 @@ def why_refused(worker: Any, report: str | None) -> None:
 def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], object]) -> dict[str, Any] | None:
     """All rungs before Numba's, as far as they hold. What that one is told, where it has its turn: the GPUs and whether as a guest, and
     whether this process must be gone before."""
-    stop, limit = climbing.option(arguments, "--stop"), climbing.option(arguments, "--limit-seconds")
+    stop, limit = option(arguments, "--stop"), option(arguments, "--limit-seconds")
     timer = climbing.limit_life(float(limit)) if limit else None
     not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced", "beside")}
-    given = given_variables()
+    given, changed = variables(given_variables())
     version, listed, quick = sys.version.split()[0], preloaded(), "--quick" in arguments
     worker.emit("start", python=sys.executable, version=version, quick=quick, given=given, preloaded=listed, **not_given)
-    for name, value in changed_variables(given):
+    for name, value in changed:
         worker.emit("changed", name=name, value=value, preloaded=listed)
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
@@ -142,7 +131,7 @@ def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], objec
         return None
     say(DRIVER_FOUND)
     driver = found["driver"]
-    if not worker.climb("init", lambda: initialise(driver)):
+    if not worker.climb("init", lambda: driver.call("cuInit", 0) or {}):  # the first call that talks to the kernel driver
         why_refused(worker, "report_openings")
         return None
     if stop == "init" or not worker.climb("devices", lambda: count_devices(driver, found)) or quick or stop == "devices":
@@ -153,7 +142,7 @@ def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], objec
         return None
     if limit:
         climbing.limit_life(float(limit))
-    gpu = climbing.option(arguments, "--gpu")
+    gpu = option(arguments, "--gpu")
     devices = [described for described in found["devices"] if gpu in (None, described["uuid"])]
     if "--straight" in arguments:
         say(DRIVER_WORKS)
@@ -173,7 +162,7 @@ def climb_numba(worker: Any, turn: dict[str, Any], arguments: list[str]) -> None
         said = plain_traceback(error)
         worker.climb(NUMBA, lambda: {"status": "fail", "output": said}, turn["gpus"][0][0])
         return
-    steps.climb(worker, dict(turn["gpus"]), climbing.option(arguments, "--step"))
+    steps.climb(worker, dict(turn["gpus"]), option(arguments, "--step"))
     if worker.last_output:
         said = worker.last_output
         worker.guard("installed", lambda: sibling("installed_files").report(worker.emit, said))
@@ -187,13 +176,6 @@ def plain_traceback(error: BaseException) -> str:
         lines.append('  File "{}", line {}, in {}'.format(code.co_filename, at.tb_lineno, code.co_name))
         at = at.tb_next
     return "\n".join([*lines, "{}: {}".format(type(error).__name__, error)])
-
-
-def climb(worker: Any, arguments: list[str]) -> None:
-    """Rung after rung in this process."""
-    turn = climb_driver(worker, arguments, lambda news: None)
-    if turn is not None:
-        climb_numba(worker, turn, arguments)
 
 
 # ------------------------------------------------------------------ in two processes
@@ -210,7 +192,7 @@ def driver_half(arguments: list[str], say: Callable[[bytes], object]) -> None:
 def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
     """The second: imports Numba where there is a driver, and lets it meet the driver when that is seen to work. Whatever fails here is said
     on its rung."""
-    worker, limit = climbing.started(), climbing.option(arguments, "--limit-seconds")
+    worker, limit = climbing.started(), option(arguments, "--limit-seconds")
     worker.capture.tell_at_exit()
     steps: Any = None
     for line in orders:
@@ -240,18 +222,20 @@ def begin_numba(gpu: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Climb, and leave without tearing anything down."""
-    left_out = climbing.option(arguments, "--start-without")
+    left_out = option(arguments, "--start-without")
     if left_out is not None:
         sibling("startup").start_without(left_out)
     if "--raise-limits" in arguments:
-        sibling("limits").raise_all()
-    if "--quick" not in arguments and climbing.option(arguments, "--stop") in (None, NUMBA) and hasattr(os, "fork"):
+        sibling("startup").raise_limits()
+    if "--quick" not in arguments and option(arguments, "--stop") in (None, NUMBA) and hasattr(os, "fork"):
         try:
             sibling("beside").climb(lambda say: driver_half(arguments, say), lambda orders: numba_half(arguments, orders), begin_numba)
         except OSError:
             pass  # no more processes may be started: one after the other, then
-    worker = climbing.started()
-    worker.guard("ladder", lambda: climb(worker, arguments))
+    worker, turns = climbing.started(), []
+    worker.guard("ladder", lambda: turns.append(climb_driver(worker, arguments, lambda news: None)))
+    if turns and turns[0] is not None:
+        worker.guard("ladder", lambda: climb_numba(worker, turns[0], arguments))
     worker.emit("done")
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Which file libcuda came from, and which device nodes this process may open. Loaded by ladder.py by its path; Linux only."""
+"""Which file libcuda came from, and which device nodes this process may open. Loaded by ladder.py by its path."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ctypes
 import errno
 import os
 
-from cudadoctor_lines import listing, mapped_files, sibling
+from cudadoctor_lines import TYPE_CHECKING, listing, mapped_files, sibling
 
+LONGEST_PATH = 1024  # characters
 # Where drivers and container runtimes put it.
 FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
 )  # fmt: skip
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -26,6 +26,17 @@ def loaded_file(library: Any) -> str | None:
         return next((path for first, last, path in mapped_files() if first <= address < last), None)
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def loaded_dll(library: Any) -> str | None:
+    """The same on Windows, as it says itself; None where it does not."""
+    try:
+        path = ctypes.create_unicode_buffer(LONGEST_PATH)
+        kernel: Any = getattr(ctypes, "WinDLL")("kernel32")  # noqa: B009 - type checkers on Linux do not know it
+        found = kernel.GetModuleFileNameW(ctypes.c_void_p(library._handle), path, LONGEST_PATH)
+    except (AttributeError, OSError):
+        return None
+    return path.value if found else None
 
 
 def version_in(path: str | None) -> str | None:
@@ -50,13 +61,8 @@ def report_openings(emit: Callable[..., None]) -> None:
             emit("opening", path=path, errno_name=None)
         except OSError as refused:
             name = errno.errorcode.get(refused.errno or 0, str(refused.errno))
-            emit(
-                "opening",
-                path=path,
-                errno_name=name,
-                nodev=sibling("refused_places").mounted(path, "ST_NODEV"),
-                intercepted=kernel_opens(path),
-            )
+            nodev = sibling("refused_places").mounted(path, "ST_NODEV")
+            emit("opening", path=path, errno_name=name, nodev=nodev, intercepted=kernel_opens(path))
 
 
 def kernel_opens(path: str) -> bool:

@@ -10,9 +10,8 @@ import io
 import os
 import sys
 
-from cudadoctor_lines import mapped_files
+from cudadoctor_lines import TYPE_CHECKING, mapped_files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

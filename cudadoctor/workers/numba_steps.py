@@ -14,9 +14,8 @@ import time
 import traceback
 import warnings
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -177,10 +176,10 @@ def halves(first: int, last: int) -> Any:
     return np.arange(0.5 * first, 0.5 * last, 0.5)
 
 
-def compare(found: Any, expected: Any, offset: int) -> None:
+def compare(found: Any, expected: Any, offset: int, what: str = "") -> None:
     if not np.array_equal(found, expected):
         wrong = int(np.flatnonzero(found != expected)[0])
-        raise WrongError("element {} is {}, {} is right".format(offset + wrong, found[wrong], expected[wrong]))
+        raise WrongError("{}element {} is {}, {} is right".format(what, offset + wrong, found[wrong], expected[wrong]))
 
 
 # ------------------------------------------------------------------ the rung
@@ -213,11 +212,16 @@ def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] |
         try:
             cuda.compile_ptx(lambda: None, ())
         except BaseException:
-            ended = {"status": "fail", "output": traceback.format_exc()}
+            ended = failed()
     if ended is not None and any(word in ended.get("output", "") for word in NO_COMPILER):
         del smoke[:]
         return {"status": "skip", "why": "the doctor's own Numba found no compiler: its extra cu12 or cu13 brings one"}
     return ended
+
+
+def failed(after: str = "") -> dict[str, Any]:
+    """The rung's outcome where something was raised: a broken package may raise anything, SystemExit too."""
+    return {"status": "fail", "output": traceback.format_exc() + after}
 
 
 @functools.lru_cache(maxsize=None)
@@ -228,24 +232,19 @@ def ahead() -> dict[str, Any] | None:
         found.stand_as_user()
         found.as_configured()
         importlib.import_module("numba")
-    except ModuleNotFoundError as error:
-        if error.name != "numba" or "numba" in sys.modules or found.installed("numba"):
-            return {"status": "fail", "output": traceback.format_exc()}
-        left = found.remains()
-        if left is None:
-            return {"status": "skip", "why": "no Numba here"}
-        return {"status": "fail", "output": "{}{}\n".format(traceback.format_exc(), left)}
-    except BaseException:  # a broken package may raise anything, SystemExit too
-        return {"status": "fail", "output": traceback.format_exc()}
-    try:
         from numba import cuda  # first: what it lacks it says itself
 
         quiet()
         import math
 
         import numpy as np
+    except ModuleNotFoundError as error:
+        if error.name != "numba" or "numba" in sys.modules or found.installed("numba"):
+            return failed()
+        left = found.remains()
+        return {"status": "skip", "why": "no Numba here"} if left is None else failed(left + "\n")
     except BaseException:
-        return {"status": "fail", "output": traceback.format_exc()}
+        return failed()
     return None
 
 
@@ -269,7 +268,7 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
             return {"status": "fail", "output": found.simulator_text()}
         smoke.append(Smoke(worker.capture.text))
     except BaseException:
-        return {"status": "fail", "output": traceback.format_exc()}
+        return failed()
     return None
 
 

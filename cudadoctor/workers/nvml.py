@@ -1,6 +1,6 @@
 """Worker: what NVML says about the driver, each GPU and the processes on it, as JSON lines.
 
-It asks through `import pynvml` (nvidia-ml-py). Where that import does not serve, plain ctypes asks for the essentials.
+It asks through `import pynvml` (nvidia-ml-py). Where that import does not serve, plain ctypes asks for the essentials (bench_watch.py).
 Every value is asked on its own: a query that fails costs that value only, and its answer is kept under `errors`.
 No CUDA context is opened here.
 """
@@ -10,13 +10,19 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import distributions_in, emit, mapped_files, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import (
+    TYPE_CHECKING,
+    distributions_in,
+    emit,
+    mapped_files,
+    sibling,
+    start,
+)  # which takes that folder off the path again
 
 # isort: split
 import ctypes
 import os
 
-TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -174,112 +180,6 @@ def process_lists(nv: Any, handle: Any, answers: Answers) -> List[Dict[str, Any]
     return list(merged.values())
 
 
-class Binding:
-    def __init__(self, nv: Any) -> None:
-        self.nv = nv
-        self.driver = lambda: text(nv.nvmlSystemGetDriverVersion())
-        self.cuda = lambda: int(nv.nvmlSystemGetCudaDriverVersion_v2())
-        self.count = lambda: int(nv.nvmlDeviceGetCount())
-        self.system = lambda answers: sibling("nvml_health").confidential(nv, answers.ask)
-
-    def init(self) -> Tuple[int, str]:
-        try:
-            self.nv.nvmlInit()
-        except self.nv.NVMLError as error:
-            return int(getattr(error, "value", 999)), text(error)
-        return 0, "Success"
-
-    def open(self, index: int) -> Any:
-        return self.nv.nvmlDeviceGetHandleByIndex(index)
-
-    def look(self, handle: Any) -> Tuple[Answers, List[Dict[str, Any]]]:
-        answers = describe(self.nv, handle)
-        return answers, process_lists(self.nv, handle, answers)
-
-
-# ---------------------------------------------------------------- through ctypes: the essentials
-def _structure(**fields: Any) -> Any:
-    return type("NvmlStructure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-_INT, _LONG = ctypes.c_uint, ctypes.c_ulonglong
-_Memory1 = _structure(total=_LONG, free=_LONG, used=_LONG)
-_Memory2 = _structure(version=_INT, total=_LONG, reserved=_LONG, free=_LONG, used=_LONG)
-_Pci = _structure(legacy=ctypes.c_char * 16, domain=_INT, bus=_INT, device=_INT, ids=_INT, subsystem=_INT, bus_id=ctypes.c_char * 32)
-_Process = _structure(pid=_INT, used=_LONG, gpu_instance=_INT, compute_instance=_INT)
-
-
-class Plain:
-    """libnvidia-ml by ctypes. A call that fails raises with NVML's own words."""
-
-    def __init__(self, library: Any) -> None:
-        self.library = library
-        library.nvmlErrorString.restype = ctypes.c_char_p
-        self.driver = lambda: self.string("nvmlSystemGetDriverVersion")
-        self.cuda = lambda: self.number("nvmlSystemGetCudaDriverVersion_v2")
-        self.count = lambda: self.number("nvmlDeviceGetCount_v2")
-        self.system: Callable[[Any], Dict[str, Any]] = lambda answers: {}
-
-    def message(self, code: int) -> str:
-        return text(self.library.nvmlErrorString(code) or "error %d" % code)
-
-    def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
-        if code != 0:
-            raise RuntimeError(self.message(code))
-
-    def string(self, name: str, *arguments: Any) -> str:
-        buffer = ctypes.create_string_buffer(256)
-        self.call(name, *arguments, buffer, 256)
-        return text(buffer.value)
-
-    def number(self, name: str) -> int:
-        value = ctypes.c_uint(0)
-        self.call(name, ctypes.byref(value))
-        return value.value
-
-    def init(self) -> Tuple[int, str]:
-        code = int(self.library.nvmlInit_v2())
-        return code, self.message(code)
-
-    def open(self, index: int) -> Any:
-        handle = ctypes.c_void_p()
-        self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-        return handle
-
-    def address(self, handle: Any) -> str:
-        pci = _Pci()
-        self.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
-        return address(pci.bus_id)
-
-    def memory(self, handle: Any) -> Dict[str, int]:
-        two = _Memory2(version=ctypes.sizeof(_Memory2) | 2 << 24)
-        try:
-            self.call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(two))
-        except Exception:
-            one = _Memory1()
-            self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(one))
-            return {"memory_total_bytes": one.total, "memory_used_bytes": one.used}
-        return {"memory_total_bytes": two.total, "memory_used_bytes": two.used, "memory_reserved_bytes": two.reserved}
-
-    def processes(self, handle: Any) -> List[Dict[str, Any]]:
-        count = ctypes.c_uint(256)
-        table = (_Process * 256)()
-        self.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), table)
-        running = table[: min(count.value, 256)]
-        return [{"pid": entry.pid, "kind": "C", "memory_bytes": None if entry.used == NOT_AVAILABLE else entry.used} for entry in running]
-
-    def look(self, handle: Any) -> Tuple[Answers, List[Dict[str, Any]]]:
-        answers = Answers()
-        answers.ask("address", lambda: self.address(handle))
-        answers.ask("name", lambda: self.string("nvmlDeviceGetName", handle))
-        answers.ask("uuid", lambda: self.string("nvmlDeviceGetUUID", handle))
-        answers.ask("memory", lambda: self.memory(handle))
-        answers.values.update(answers.values.pop("memory", {}))
-        answers.ask("processes_c", lambda: self.processes(handle))
-        return answers, answers.values.pop("processes_c", [])
-
-
 def load() -> Any:
     """The driver's library. Drivers for Windows before 2020 put it into a folder of their own."""
     try:
@@ -293,21 +193,21 @@ def load() -> Any:
 
 
 # ---------------------------------------------------------------- the order of questions
-def interview(nvml: Any, head: Dict[str, Any]) -> None:
-    """nvmlInit, the versions, then one GPU after the other. `nvml` is a Binding or a Plain."""
-    head["code"], head["message"] = nvml.init()
-    if head["code"] != 0:
-        emit("nvml", **head)
+def interview(nv: Any, head: Dict[str, Any]) -> None:
+    """nvmlInit, the versions, then one GPU after the other. `nv` is pynvml or what stands for it."""
+    try:
+        nv.nvmlInit()
+        head.update(code=0, message="Success")
+    except nv.NVMLError as error:
+        emit("nvml", **{**head, "code": int(getattr(error, "value", 999)), "message": text(error)})
         return
     whole = Answers()
-    head["library"] = whole.ask("library", nvml.driver) or head["library"]
-    head["cuda"] = whole.ask("cuda", lambda: "%d.%d" % (nvml.cuda() // 1000, nvml.cuda() % 1000 // 10))
-    try:
-        head.update(nvml.system(whole))
-    except Exception:
-        pass  # what is not stated is unknown
+    head["library"] = whole.ask("library", lambda: text(nv.nvmlSystemGetDriverVersion())) or head["library"]
+    cuda = whole.ask("cuda", lambda: int(nv.nvmlSystemGetCudaDriverVersion_v2()))
+    head["cuda"] = None if cuda is None else "%d.%d" % (cuda // 1000, cuda % 1000 // 10)
+    head.update(whole.ask("system", lambda: sibling("nvml_health").confidential(nv, whole.ask)) or {})
     emit("nvml", **head)
-    count = whole.ask("count", nvml.count)
+    count = whole.ask("count", lambda: int(nv.nvmlDeviceGetCount()))
     if count is None:  # no GPU lines then means nothing
         emit("error", step="count", error=whole.errors["count"])
     elif not 0 <= count <= MOST_GPUS:
@@ -315,11 +215,12 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
         count = None
     for index in range(count or 0):
         try:
-            handle = nvml.open(index)
+            handle = nv.nvmlDeviceGetHandleByIndex(index)
         except Exception as error:
             emit("gpu", index=index, handle_error=text(error))
             continue
-        answers, running = nvml.look(handle)
+        answers = describe(nv, handle)
+        running = process_lists(nv, handle, answers)
         emit("gpu", index=index, errors=answers.errors, **answers.values)
         for entry in running:
             emit("process", gpu=answers.values.get("address") or str(index), **entry)
@@ -337,7 +238,7 @@ def main() -> None:
     binding, head["provider"], head["provider_error"] = import_pynvml()  # slow: only where there is somebody to ask
     head["path"] = Answers().ask("path", loaded_file)
     head["library"] = version_of(head["path"])
-    interview(Plain(library) if binding is None else Binding(binding), head)
+    interview(binding or sibling("bench_watch").Nvml(library), head)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import sibling  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, option, sibling  # which takes that folder off the path again
 
 # isort: split
 import os
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -47,7 +46,7 @@ class Job:
         return bool(self.worker.climb("context", gpu.context, gpu.index))
 
     def option(self, name: str, otherwise: str) -> str:
-        return climbing.option(self.arguments, name) or otherwise
+        return str(option(self.arguments, name, otherwise))
 
     @staticmethod
     def worst(looks: list[dict[str, Any]]) -> dict[str, Any]:

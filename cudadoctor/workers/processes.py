@@ -2,8 +2,7 @@
 
 One line for each process that is no kernel thread. What a process holds open, its command line and its control group are read
 only where they matter: for those that hold a device, and for those that may be left over from a job that ended.
-psutil names the processes; where it cannot be imported, /proc is read directly. On Windows, which has no /proc, psutil alone says who
-there is, and nobody says what each holds open.
+On Windows, which has no /proc, psutil says who there is, and nobody says what each holds open.
 
 Options: `--doctor PID` leaves out that process and all it started (default: the parent); `--device-prefix PATH` says what a
 device's path begins with; `--looks N` how often a passing state is looked at again.
@@ -14,15 +13,14 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import command_line, emit, held_open, listing, read, start, stat_fields  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, beginning, command_line, emit, held_open, listing, option, pids, read, start, stat_fields
 
 # isort: split
 import os
 import time
 
-TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Set, Tuple
+    from typing import Any, Dict, Optional, Set, Tuple
 
     Entry = Dict[str, Any]
 
@@ -41,10 +39,8 @@ DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmana
 SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "in_driver", "command")
 
 
-def option(name: str, otherwise: str) -> str:
-    if name in sys.argv[1:-1]:
-        return sys.argv[sys.argv.index(name) + 1]
-    return otherwise
+def tell(entry: Entry, own: bool) -> None:
+    emit("process", own=own, **{key: entry[key] for key in SHOWN if entry.get(key) not in (None, [])})
 
 
 # ---------------------------------------------------------------- who there is
@@ -57,49 +53,22 @@ def name_of(uid: int) -> str:
         return str(uid)
 
 
-def table_from_proc() -> Dict[int, Entry]:
+def process_table() -> Dict[int, Entry]:
     ticks = os.sysconf("SC_CLK_TCK")
     boot = next((int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("btime ")), None)
     names: Dict[int, Optional[str]] = {}
     table: Dict[int, Entry] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for pid in pids():
         try:
-            uid = os.stat("/proc/" + name).st_uid
-            _, fields = stat_fields(int(name))
-        except OSError:
+            uid = int(read("/proc/%d/status" % pid).partition("\nUid:")[2].split()[0])
+            _, fields = stat_fields(pid)
+        except (OSError, IndexError):
             continue  # it ended meanwhile
         if uid not in names:
             names[uid] = name_of(uid)
         began = boot + int(fields[19]) / ticks if boot is not None else None
-        table[int(name)] = {"pid": int(name), "ppid": int(fields[1]), "user": names[uid], "uid": uid, "start_time": began}
+        table[pid] = {"pid": pid, "ppid": int(fields[1]), "user": names[uid], "uid": uid, "start_time": began}
     return table
-
-
-def table_from_psutil(psutil: Any) -> Dict[int, Entry]:
-    table: Dict[int, Entry] = {}
-    for process in psutil.process_iter():
-        try:
-            with process.oneshot():
-                table[process.pid] = {
-                    "pid": process.pid, "ppid": process.ppid(), "user": process.username(), "uid": process.uids().real,
-                    "start_time": process.create_time(),
-                }  # fmt: skip
-        except psutil.Error:
-            continue  # it ended meanwhile
-    return table
-
-
-def process_table() -> Tuple[Dict[int, Entry], str, Optional[str]]:
-    """The processes, who named them, and why not psutil."""
-    try:
-        import psutil
-
-        return table_from_psutil(psutil), "psutil %s" % psutil.__version__, None
-    except BaseException as error:  # a broken module may even call sys.exit
-        wrong = ("psutil: %s: %s" % (type(error).__name__, error))[:COMMAND_LIMIT]
-    return table_from_proc(), "/proc", wrong
 
 
 def add_stat(table: Dict[int, Entry]) -> Dict[int, Entry]:
@@ -124,7 +93,7 @@ def leave_what_lasts(table: Dict[int, Entry], family: Set[int], prefix: str) -> 
     """
     folder, _, begins = prefix.rpartition("/")
     matters = any(name.startswith(begins) for name in listing(folder or "/"))
-    for _ in range(int(option("--looks", "1")) if matters else 0):
+    for _ in range(int(option(sys.argv, "--looks", "1")) if matters else 0):
         passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING and pid not in family}
         if not passing:
             return
@@ -152,10 +121,9 @@ def table_of_windows(psutil: Any) -> Dict[int, Entry]:
     table: Dict[int, Entry] = {}
     for process in psutil.process_iter():
         try:
-            entry: Entry = {"pid": process.pid, "ppid": process.ppid(), "user": None, "start_time": None}
+            entry: Entry = {"pid": process.pid, "ppid": process.ppid(), "user": None, "start_time": None, "state": "running"}
         except psutil.Error:
             continue  # it ended meanwhile
-        entry["state"] = "running"
         table[process.pid] = entry
         try:
             entry.update(start_time=process.create_time(), user=process.username())
@@ -177,8 +145,7 @@ def on_windows(doctor: int) -> None:
     family = doctors_own(table, doctor)
     emit("processes", provider=provider, provider_error=None, complete=False)
     for pid in sorted(set(table) - family):
-        fields = {key: table[pid][key] for key in SHOWN if table[pid].get(key) not in (None, [])}
-        emit("process", own=own is not None and table[pid]["user"] == own, **fields)
+        tell(table[pid], own=own is not None and table[pid]["user"] == own)
 
 
 # ---------------------------------------------------------------- what each holds
@@ -190,21 +157,20 @@ def files_of(pid: int) -> int:
         return 0
 
 
-def devices(pid: int, letter: str, prefix: str) -> Tuple[List[str], bool]:
+def devices(pid: int, letter: str, prefix: str) -> Tuple[Set[str], bool]:
     """Device files that a process holds, and whether that could be read."""
-    folder = "/proc/%d" % pid
-    try:
-        if letter in ("Z", "X"):  # its first thread ended; others may still hold files
-            found: Set[str] = set()
-            for thread in os.listdir(folder + "/task"):
-                if thread != str(pid):
-                    found |= held_open(folder + "/task/" + thread + "/fd", (prefix,))
-            return sorted(found), True
-        return sorted(held_open(folder + "/fd", (prefix,))), True
-    except PermissionError:
-        return [], False
-    except OSError:
-        return [], True  # it ended meanwhile
+    folders = ["/proc/%d" % pid]
+    if letter in ("Z", "X"):  # its first thread ended; others may still hold files
+        folders = ["/proc/%d/task/%s" % (pid, thread) for thread in listing("/proc/%d/task" % pid) if thread != str(pid)]
+    found: Set[str] = set()
+    for folder in folders:
+        try:
+            found |= held_open(folder + "/fd", (prefix,))
+        except PermissionError:
+            return set(), False
+        except OSError:
+            pass  # it ended meanwhile
+    return found, True
 
 
 def waits(pid: int) -> Tuple[Optional[str], Optional[bool]]:
@@ -213,15 +179,9 @@ def waits(pid: int) -> Tuple[Optional[str], Optional[bool]]:
     The kernel's stack, which root alone may read, names the module of each function. Without it one function is told, which may be a lock
     that the driver took.
     """
-    try:
-        frames = [line.split("] ", 1)[-1].strip() for line in read("/proc/%d/stack" % pid).splitlines()]
-        place = next((frame for frame in frames if IN_DRIVER in frame), frames[0] if frames else "")
-    except OSError:
-        frames, place = [], ""
-    try:
-        place = place or with_module(read("/proc/%d/wchan" % pid).strip())
-    except OSError:
-        pass
+    frames = [line.split("] ", 1)[-1].strip() for line in beginning("/proc/%d/stack" % pid).splitlines()]
+    place = next((frame for frame in frames if IN_DRIVER in frame), frames[0] if frames else "")
+    place = place or with_module(beginning("/proc/%d/wchan" % pid).strip())
     name, _, module = place.partition(" ")
     name = name.split("+")[0]
     if name in ("", "0"):
@@ -231,8 +191,11 @@ def waits(pid: int) -> Tuple[Optional[str], Optional[bool]]:
 
 def with_module(function: str) -> str:
     """A function of the kernel as its stack would name it; the kernel's list of all names is told to everybody."""
-    with open(NAMES, errors="replace") as lines:
-        parts = next((line.split() for line in lines if line.split()[2:3] == [function]), [])
+    try:
+        with open(NAMES, errors="replace") as lines:
+            parts = next((line.split() for line in lines if line.split()[2:3] == [function]), [])
+    except OSError:
+        return function
     return " ".join([function, *parts[3:4]])
 
 
@@ -270,28 +233,27 @@ def state(entry: Entry, table: Dict[int, Entry]) -> str:
 def main() -> None:
     """Read the table, and write each process when it is known; the last line says whether other users' open files could be read."""
     start()
+    doctor = int(option(sys.argv, "--doctor", str(os.getppid())))
     if sys.platform == "win32":
-        on_windows(int(option("--doctor", str(os.getppid()))))
+        on_windows(doctor)
         return
-    prefix = option("--device-prefix", DEVICE_PREFIX)
-    table, provider, wrong = process_table()
-    family = doctors_own(add_stat(table), int(option("--doctor", str(os.getppid()))))
+    prefix = option(sys.argv, "--device-prefix", DEVICE_PREFIX)
+    table = process_table()
+    family = doctors_own(add_stat(table), doctor)
     leave_what_lasts(table, family, prefix)
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
-    mine = os.getuid() if hasattr(os, "getuid") else None
     for pid in sorted(set(table) - family, key=lambda pid: (files_of(pid), pid)):  # who opened a million files hides nobody else
         entry = table[pid]
-        entry["devices"], readable = devices(pid, entry["letter"], prefix)
-        complete = complete and readable
+        held, readable = devices(pid, entry["letter"], prefix)
+        entry["devices"], complete = sorted(held), complete and readable
         entry["state"] = state(entry, table)
         if entry["state"] == "uninterruptible":
             entry["waits"], entry["in_driver"] = waits(pid)
         if entry["devices"] or entry.get("waits"):
             entry["command"] = (command_line(pid) or "[%s]" % entry["name"])[:COMMAND_LIMIT]
             entry["service"] = in_service(pid)
-        fields = {key: entry[key] for key in SHOWN if entry.get(key) not in (None, [])}
-        emit("process", own=entry["uid"] == mine, **fields)
-    emit("processes", provider=provider, provider_error=wrong, complete=complete)
+        tell(entry, own=entry["uid"] == os.getuid())
+    emit("processes", provider="/proc", provider_error=None, complete=complete)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,11 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import (
-    beginning,
-    distributions_in,
-    emit,
-    listing,
-    normal,
-    sibling,
-    start,
-)  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, beginning, distributions_in, emit, listing, normal, option, sibling, start
 
 # isort: split
 import os
 
-TYPE_CHECKING = False  # importing typing would cost as much as all listings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,6 +31,7 @@ ESSENTIAL = ("numba", "numba-cuda", "llvmlite", "numpy")
 MODULES = ("numba", "numba_cuda", "llvmlite", "numpy", "cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
+SITE = ("site-packages", "dist-packages")  # how folders of installed packages are called
 OF_CUDA = ("bindings", "core", "pathfinder")  # the parts of the namespace `cuda` that numba-cuda imports
 OF_SOURCES = ("bindings", "core")  # those of them of which a checkout that was not built lacks the compiled modules
 CONFIG_LIMIT = 64 << 10  # characters
@@ -178,11 +170,11 @@ def report_shadows(folders: list[str]) -> None:
     """The working directory and what PYTHONPATH names come before all installed packages; what closes a name may stand anywhere."""
     places = [FOLDER] + [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for folder in dict.fromkeys(places):
-        if os.path.basename(folder) not in ("site-packages", "dist-packages"):
+        if os.path.basename(folder) not in SITE:
             for module, path in shadows(folder):
                 emit("shadow", module=module, path=path)
     for folder in closing(folders):
-        if folder not in places or os.path.basename(folder) in ("site-packages", "dist-packages"):
+        if folder not in places or os.path.basename(folder) in SITE:
             owner = sibling("installed_files").owner(folder, "cuda/__init__.py")
             emit("shadow", module="cuda", path=os.path.join(folder, "cuda"), owner=owner)
 
@@ -196,34 +188,24 @@ def report_config() -> None:
             emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
 
 
-def report_hooks(folders: list[str]) -> None:
-    """Lines that the interpreter runs at its start and that name a variable of CUDA's or a limit: of .pth files, sitecustomize and
-    usercustomize.
-    """
-    for folder in dict.fromkeys(folders):
-        for name in listing(folder):
-            if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
-                path = os.path.join(folder, name)
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
-                        if ("env" in line and ("CUDA" in line or "NUMBA" in line)) or "setrlimit" in line:
-                            emit("hook", path=path, line=number, text=line.strip()[:LINE_LIMIT])
-
-
 def report_startup(folders: list[str]) -> None:
-    """The files that the interpreter runs at its start, each by the first line that does something. What stands in a module that somebody
-    wrote here is not told.
+    """The files that the interpreter runs at its start, .pth files, sitecustomize and usercustomize: each by the first line that does
+    something, of a module that somebody wrote here its number alone; and the lines that name a variable of CUDA's or a limit.
     """
-    customize = ("sitecustomize.py", "usercustomize.py")
     for folder in dict.fromkeys(folders):
-        packages = os.path.basename(folder) in ("site-packages", "dist-packages")
+        packages = os.path.basename(folder) in SITE
         for name in listing(folder):
-            if name in customize or (packages and name.endswith(".pth")):
-                path = os.path.join(folder, name)
-                for number, line in enumerate(beginning(path, CONFIG_LIMIT).split("\n"), 1):
-                    if line.startswith(("import ", "import\t")) or (name in customize and line.strip() and line[0] not in "#\"' "):
-                        emit("startup", path=path, line=number, text="" if name in customize else line.strip()[:LINE_LIMIT])
-                        break
+            customize = name in ("sitecustomize.py", "usercustomize.py")
+            if not customize and not name.endswith(".pth"):
+                continue
+            path, begun = os.path.join(folder, name), not customize and not packages
+            for number, line in enumerate(beginning(path, CONFIG_LIMIT).split("\n"), 1):
+                words = line.strip()[:LINE_LIMIT]
+                if ("env" in line and ("CUDA" in line or "NUMBA" in line)) or "setrlimit" in line:
+                    emit("hook", path=path, line=number, text=words)
+                if not begun and (line.startswith(("import ", "import\t")) or (customize and words and line[0] not in "#\"' ")):
+                    emit("startup", path=path, line=number, text="" if customize else words)
+                    begun = True
 
 
 def redirects(installed: dict[str, Distribution]) -> bool | None:
@@ -273,23 +255,18 @@ def flavour(installed: dict[str, Distribution]) -> str:
         with open(os.path.join(home, "numba_cuda", "numba", "cuda", "cuda_paths.py"), encoding="utf-8", errors="replace") as file:
             return "pathfinder" if "pathfinder" in file.read() else "own"
     except OSError:  # an editable installation keeps its sources elsewhere
-        numbers = installed["numba-cuda"].version.split(".") if "numba-cuda" in installed else ["1"]
-        return "pathfinder" if [int(number) for number in numbers[:2] if number.isdigit()] >= [0, 26] else "own"
+        return "pathfinder" if "numba-cuda" not in installed or numbers(installed["numba-cuda"].version)[:2] >= [0, 26] else "own"
 
 
 def report_frameworks(installed: dict[str, Distribution]) -> None:
     """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
     files = sibling("framework_files")
-    loader = files.Loader(sys.prefix, sys.path, system_root())
+    loader = files.Loader(sys.prefix, sys.path, option(sys.argv, "--root", ""))
 
     for source, names in files.SOURCES:
         entry = files.first(installed, names)
         if entry is not None:
             guarded("framework", lambda source=source, entry=entry: emit("framework", **source(entry, installed, loader)))  # type: ignore[misc]
-
-
-def system_root() -> str:
-    return sys.argv[sys.argv.index("--root") + 1] if "--root" in sys.argv[1:-1] else ""
 
 
 def report_toolkits(installed: dict[str, Distribution]) -> None:
@@ -302,7 +279,7 @@ def report_toolkits(installed: dict[str, Distribution]) -> None:
     if site.ENABLE_USER_SITE:
         folders.insert(1 if sys.prefix != sys.base_prefix else 0, site.getusersitepackages())
     wheels = {name: entry.version for name, entry in installed.items() if name.startswith("nvidia-")}
-    places = search.Places(sys.prefix, folders, wheels, flavour(installed), system_root(), own)
+    places = search.Places(sys.prefix, folders, wheels, flavour(installed), option(sys.argv, "--root", ""), own)
     needed = []
 
     def report_component(name: str) -> None:
@@ -343,7 +320,6 @@ def main() -> None:
     guarded("refused", lambda: report_refused(installed))
     guarded("shadows", lambda: report_shadows(sys.path))
     guarded("config", report_config)
-    guarded("hooks", lambda: report_hooks(sys.path))
     guarded("startup", lambda: report_startup(sys.path))
     guarded("others", lambda: report_others(sys.path))
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -74,5 +73,5 @@ def carry_out(worker: Any, gpu: int, name: str, rung: str, action: Callable[[], 
     elif passed and "unfit" not in told:  # one that says nothing has no place on this GPU, which is nobody's fault: nothing is said of it
         worker.emit("smoke", status="pass", why=None, said=told["said"], planted=getattr(told["said"], "planted", None), **end)
     elif not passed:
-        worker.emit("smoke", status="fail", why=worker.last_output, **end)
+        worker.emit("smoke", status="fail", why=" ".join(worker.last_output.strip().rsplit("\n", 1)[-1].split())[:300], **end)
     return passed or "wrong" in told  # a wrong result leaves the context as it was, an error of the driver does not

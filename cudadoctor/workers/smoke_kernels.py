@@ -12,9 +12,8 @@ import ctypes
 import math
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -69,8 +68,7 @@ class Kernels:
         """Device memory that holds poison: an element that nobody wrote is seen."""
         found = self.card.memory(size)
         try:
-            self.driver.call("cuMemsetD8_v2", found, ctypes.c_ubyte(fill), ctypes.c_size_t(size))
-            self.driver.call("cuCtxSynchronize")
+            self.driver.fill(found, fill, size)
             yield found
         finally:
             self.card.release(found)
@@ -79,25 +77,25 @@ class Kernels:
         self.card.launch(self.card.kernel(module, kernel), blocks, threads, kinds, *values)
         self.driver.call("cuStreamSynchronize", self.card.stream)
 
-    def fetch(self, place: Any, kind: Any, count: int) -> Any:
-        back = (kind * count)()
-        self.driver.call("cuMemcpyDtoH_v2", back, place, ctypes.c_size_t(ctypes.sizeof(back)))
-        return back
-
-    def compare(self, kernel: str, found: Any, expected: Callable[[int], Any], count: int) -> None:
-        for index in range(count):
+    def compare(self, kernel: str, found: Any, expected: Callable[[int], Any]) -> None:
+        for index, value in enumerate(found):
             right = expected(index)
-            if found[index] != right:
-                raise WrongError("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, found[index], right))
+            if value != right:
+                raise WrongError("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, value, right))
+
+    def doubles(self, kernel: str, count: int, expected: Callable[[int], float]) -> None:
+        """A kernel that leaves a number in double precision for each index."""
+        with self.place(8 * count) as place:
+            self.run(kernel, kernel, count // THREADS, THREADS, "pq", place, count)
+            self.compare(kernel, self.driver.fetch(place, (ctypes.c_double * count)()), expected)
 
     # -------------------------------------------------------- arithmetic
     def reduction(self) -> str | None:
         values = (ctypes.c_uint32 * REDUCED)(*range(7, 7 + REDUCED))
         with self.place(4 * REDUCED) as place, self.place(64, 0) as total:
-            self.driver.call("cuMemcpyHtoD_v2", place, values, ctypes.c_size_t(4 * REDUCED))
-            self.driver.call("cuCtxSynchronize")
+            self.driver.send(place, values)
             self.run("reduce", "reduce", 2 * self.card.sm_count, THREADS, "pup", place, REDUCED, total)
-            found = self.fetch(total, ctypes.c_uint32, 1)[0]
+            found = self.driver.fetch(total, (ctypes.c_uint32 * 1)())[0]
         right = (REDUCED * 7 + REDUCED * (REDUCED - 1) // 2) & 0xFFFFFFFF
         if found != right:
             raise WrongError("kernel reduce: the sum of {} numbers is {}, {} is right".format(REDUCED, found, right))
@@ -106,17 +104,14 @@ class Kernels:
     def atomics(self) -> str | None:
         with self.place(4 * COUNTERS, 0) as place:
             self.run("add", "add", 64, THREADS, "puu", place, COUNTERS - 1, ADD_TURNS)
-            found = self.fetch(place, ctypes.c_uint32, COUNTERS)
+            found = self.driver.fetch(place, (ctypes.c_uint32 * COUNTERS)())
         right = 64 * THREADS // COUNTERS * ADD_TURNS
-        self.compare("add", found, lambda _: right, COUNTERS)
+        self.compare("add", found, lambda _: right)
         return None
 
     def double(self) -> str | None:
         """Square root, product, quotient and sum, to the last bit."""
-        with self.place(8 * DOUBLES) as place:
-            self.run("double", "double", DOUBLES // THREADS, THREADS, "pq", place, DOUBLES)
-            found = self.fetch(place, ctypes.c_double, DOUBLES)
-        self.compare("double", found, lambda index: math.sqrt(index + 1.0) * (index + 1.0) / 3.0 + math.sqrt(index + 1.0), DOUBLES)
+        self.doubles("double", DOUBLES, lambda index: math.sqrt(index + 1.0) * (index + 1.0) / 3.0 + math.sqrt(index + 1.0))
         return "equal to the CPU to the last bit"
 
     def half(self) -> str | None:
@@ -124,10 +119,7 @@ class Kernels:
             self.card.kernel("half", "half")
         except UnfitError:
             raise UnfitError("")
-        with self.place(8 * HALVES) as place:
-            self.run("half", "half", HALVES // THREADS, THREADS, "pq", place, HALVES)
-            found = self.fetch(place, ctypes.c_double, HALVES)
-        self.compare("half", found, lambda index: 3.0 * (index & 63) + 1.0, HALVES)
+        self.doubles("half", HALVES, lambda index: 3.0 * (index & 63) + 1.0)
         return None
 
     def cooperative(self) -> str | None:
@@ -144,9 +136,9 @@ class Kernels:
                 self.card.stream, array,
             )  # fmt: skip
             self.driver.call("cuStreamSynchronize", self.card.stream)
-            found = self.fetch(sums, ctypes.c_uint32, blocks)
+            found = self.driver.fetch(sums, (ctypes.c_uint32 * blocks)())
         right = sum(block * block + 1 for block in range(blocks)) & 0xFFFFFFFF
-        self.compare("meet", found, lambda _: right, blocks)
+        self.compare("meet", found, lambda _: right)
         return "{} blocks met".format(blocks)
 
     def repeat(self) -> str | None:
@@ -154,13 +146,12 @@ class Kernels:
         seen: dict[int, int] = {}
         with self.place(4 * MIXED) as place, self.place(64, 0) as total:
             for number in range(REPEATS):
-                self.driver.call("cuMemsetD8_v2", total, ctypes.c_ubyte(0), ctypes.c_size_t(64))
-                self.driver.call("cuCtxSynchronize")
+                self.driver.fill(total, 0, 64)
                 self.run("mix", "mix", MIXED // THREADS, THREADS, "puuu", place, MIXED, MIX_TURNS, 1)
                 self.run("reduce", "reduce", self.card.sm_count, THREADS, "pup", place, MIXED, total)
-                seen.setdefault(int(self.fetch(total, ctypes.c_uint32, 1)[0]), number)
-            found = self.fetch(place, ctypes.c_uint32, MIX_CHECKED)
-        self.compare("mix", found, mixed, MIX_CHECKED)
+                seen.setdefault(int(self.driver.fetch(total, (ctypes.c_uint32 * 1)())[0]), number)
+            found = self.driver.fetch(place, (ctypes.c_uint32 * MIX_CHECKED)())
+        self.compare("mix", found, mixed)
         if len(seen) > 1:
             sums = ", ".join("{:#x} (first in run {})".format(*one) for one in seen.items())
             raise WrongError("kernel mix: {} runs of the same computation gave {} checksums: {}".format(REPEATS, len(seen), sums))
@@ -175,17 +166,11 @@ class Kernels:
         poison = int.from_bytes(bytes([POISON]) * 8, "little")
         with self.place(8 * places) as place:
             for blocks, threads, count in ((SMALL_GRID, SMALL_BLOCK, SMALL_N), (1, most, most)):
-                self.driver.call("cuMemsetD8_v2", place, ctypes.c_ubyte(POISON), ctypes.c_size_t(8 * places))
-                self.driver.call("cuCtxSynchronize")
-                self.card.launch(kernel, blocks, threads, "pqqquq", place, count, 3, 5, 63, 0)
-                self.driver.call("cuStreamSynchronize", self.card.stream)
-                found = self.fetch(place, ctypes.c_uint64, blocks * threads)
-                self.compare(
-                    "write[{}, {}] of {} elements".format(blocks, threads, count),
-                    found,
-                    lambda index, count=count: 3 * index + 5 if index < count else poison,  # type: ignore[misc]
-                    blocks * threads,
-                )
+                self.driver.fill(place, POISON, 8 * places)
+                self.run("pattern", "write", blocks, threads, "pqqquq", place, count, 3, 5, 63, 0)
+                found = self.driver.fetch(place, (ctypes.c_uint64 * (blocks * threads))())
+                words = "write[{}, {}] of {} elements".format(blocks, threads, count)
+                self.compare(words, found, lambda index, count=count: 3 * index + 5 if index < count else poison)  # type: ignore[misc]
             refused = self.refusal(kernel, most + 1, place)
         told = Told("{} threads a block ran; {} are refused".format(most, most + 1))
         told.planted = refused
@@ -235,14 +220,12 @@ class Kernels:
     def one_pattern(self, name: str, place: Any, count: int, how: tuple[int, int, int, int], out: Any) -> None:
         """Write it everywhere, then read it everywhere."""
         blocks = (count + THREADS - 1) // THREADS
-        start = (ctypes.c_uint64 * 2)(0, MASK)
-        self.driver.call("cuMemcpyHtoD_v2", out, start, ctypes.c_size_t(16))
-        self.driver.call("cuCtxSynchronize")
+        self.driver.send(out, (ctypes.c_uint64 * 2)(0, MASK))
         self.run("pattern", "write", blocks, THREADS, "pqqquq", place, count, *how)
         self.run("pattern", "verify", blocks, THREADS, "pqqquqp", place, count, *how, out)
-        wrong, first = self.fetch(out, ctypes.c_uint64, 2)
+        wrong, first = self.driver.fetch(out, (ctypes.c_uint64 * 2)())
         if wrong:
-            found = self.fetch(ctypes.c_uint64(place.value + 8 * first), ctypes.c_uint64, 1)[0]
+            found = self.driver.fetch(ctypes.c_uint64(place.value + 8 * first), (ctypes.c_uint64 * 1)())[0]
             right = expected(first, *how)
             words = "kernel verify, pattern {}: element {} is {:#x}, {:#x} is right; {} of {} elements are wrong"
             raise WrongError(words.format(name, first, found, right, wrong, count))

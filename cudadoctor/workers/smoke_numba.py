@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-RungError = sibling("climbing").RungError
+RungError, UnfitError = sibling("climbing").RungError, sibling("bench_card").UnfitError
 ADDED = 20_000_000  # int32
 ARRAYS, LENGTH = 10, 4_000_000  # float32, one stream each: with less, the calls themselves take longer than the work
 BLOCKS, THREADS = 128, 256
@@ -77,36 +76,25 @@ def carry_out(worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> 
     rung.quiet()
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
     for name, action in steps if not alone else ():
-        if not one(worker, gpu, name, action):
+        if not sibling("smoke").carry_out(worker, gpu, name, "numba-kernel", lambda action=action: on_gpu(gpu, action)):
             return
     if detailed or alone:
         with cuda.gpus[gpu]:
             worker.guard("lesson", lambda: lesson(worker, gpu))
 
 
-def one(worker: Any, gpu: int, name: str, action: Callable[[], str | None]) -> bool:
+def on_gpu(gpu: int, action: Callable[[], str | None]) -> str | None:
     import traceback
 
-    started = time.monotonic()
-    said: list[str | None] = [None]
-
-    def climb() -> dict[str, Any]:
-        try:
-            with cuda.gpus[gpu]:
-                said[0] = action()
-        except rung.WrongError as error:
-            raise RungError("{} on GPU {}: {}".format(name, gpu, error))
-        except MemoryError as error:
-            said[0] = str(error)
-        except Exception:
-            raise RungError("{} on GPU {}\n{}".format(name, gpu, traceback.format_exc()))
-        return {}
-
-    good = worker.climb("numba-kernel", climb, gpu)
-    seconds = round(time.monotonic() - started, 6)
-    why = None if good else " ".join(str(worker.last_output).strip().rsplit("\n", 1)[-1].split())[:300]
-    worker.emit("smoke", gpu=gpu, step=name, status="pass" if good else "fail", why=why, said=said[0], seconds=seconds)
-    return bool(good)
+    try:
+        with cuda.gpus[gpu]:
+            return action()
+    except UnfitError:
+        raise
+    except rung.WrongError as error:
+        raise RungError(str(error))
+    except Exception:
+        raise RungError("\n" + traceback.format_exc())
 
 
 def fastest(work: Callable[[], Any]) -> float:
@@ -138,9 +126,7 @@ def copies() -> str | None:
 
     by_numba, by_hand = fastest(implicit), fastest(explicit)
     for found, name in ((result, "implicit copies"), (there[2].copy_to_host(), "explicit copies")):
-        if not np.array_equal(found, left * 4):
-            wrong = int(np.flatnonzero(found != left * 4)[0])
-            raise rung.WrongError("kernel add with {}: element {} is {}, {} is right".format(name, wrong, found[wrong], 4 * wrong))
+        rung.compare(found, left * 4, 0, "kernel add with {}: ".format(name))
     return "{:.1f} ms with the host's arrays: Numba copies all three there and back; {:.2f} ms with arrays that stay on the GPU".format(
         by_numba * 1e3, by_hand * 1e3
     )
@@ -151,7 +137,7 @@ def fitting(count: int, size: int) -> int:
     free = cuda.current_context().get_memory_info()[0]
     found = min(count, int(free) // 2 // size)
     if found < 1000:
-        raise MemoryError("too little free memory: {:.0f} MB".format(free / 1e6))
+        raise UnfitError("too little free memory: {:.0f} MB".format(free / 1e6))
     return found
 
 

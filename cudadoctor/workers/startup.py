@@ -1,4 +1,4 @@
-"""The start of an interpreter that was called with -S, as the module site carries it out, but for one file. Loaded by ladder.py."""
+"""What an experiment changes in this process before it climbs: its limits, or the start of its interpreter. Loaded by ladder.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK")
+
+
+def raise_limits() -> None:
+    """Every soft limit that is lower than its hard one, up to that. Windows has none of them."""
+    try:
+        import resource
+    except ImportError:
+        return
+    for name in LIMITS:
+        try:
+            _, most = resource.getrlimit(getattr(resource, name))
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, OSError, ValueError):
+            pass  # not on this system, or refused: what is left as it is shows in the run
+
+
 def start_without(path: str) -> None:
-    """All that site does, without the lines of a .pth file or without sitecustomize or usercustomize."""
+    """All that site does, in an interpreter that was called with -S, but for a .pth file or for sitecustomize or usercustomize."""
     folder, name = os.path.split(path)
     add_package: Any = site.addpackage
 

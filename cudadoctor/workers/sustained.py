@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import time
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

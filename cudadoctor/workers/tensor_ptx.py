@@ -6,14 +6,15 @@ index innermost, so a kernel differs between types in the name of its instructio
 
 from __future__ import annotations
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import TYPE_CHECKING, sibling
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 bench_ptx = sibling("bench_ptx")
-head, entry, timed, wrong, listed = bench_ptx.head, bench_ptx.entry, bench_ptx.timed, bench_ptx.wrong, bench_ptx.listed
+head: Callable[..., str] = bench_ptx.head
+entry: Callable[..., str] = bench_ptx.entry
+timed, wrong, listed = bench_ptx.timed, bench_ptx.wrong, bench_ptx.listed
 
 # Bytes of one number; the instruction's K; its types as mma.sync and as wgmma write them; the least PTX version, target and capability of
 # mma.sync; what wgmma writes after its operands; whether sums are integers.

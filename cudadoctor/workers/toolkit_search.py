@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 
-from cudadoctor_lines import beginning, listing
+from cudadoctor_lines import TYPE_CHECKING, beginning, listing
 
-TYPE_CHECKING = False  # importing typing would cost more than the search
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -82,7 +81,9 @@ def in_conda(places: Places, prefix: str | None, name: str, any_version: bool) -
     if not prefix:
         return "conda", None, False
     top = os.path.join(prefix, places.own.CONDA)
-    path = places.below(top, name, any_version) or places.own.in_old_conda(places, top, name, any_version)
+    path = places.below(top, name, any_version)
+    if path is None and (name in places.own.IN_OLD_CONDA or (name == "nvvm" and any_version)):
+        path = places.file_in(os.path.join(top, places.own.OLD_CONDA), name, any_version)
     return "conda", path, False
 
 
@@ -140,12 +141,10 @@ def find(places: Places, name: str) -> dict[str, Any]:
         elif ends and chosen is None:
             ended_by = rule
     found_by, file = chosen or (ended_by, None)
-    seen = {places.own.same(file)} if file else set()
-    hides = []
+    others: dict[str, str] = {places.own.same(file): file} if file else {}
     for entry in hidden:
-        if places.own.same(entry) not in seen:
-            seen.add(places.own.same(entry))
-            hides.append(entry)
+        others.setdefault(places.own.same(entry), entry)
+    hides = [entry for entry in others.values() if entry is not file]
     version = version_of(places, name, file, found_by) if file else None
     damage = damage_with(places.own.followed(file), name) if file else None
     return {"name": name, "path": file, "version": version, "rule": found_by, "hides": hides, "damage": damage}

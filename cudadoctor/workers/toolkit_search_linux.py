@@ -6,9 +6,8 @@ import functools
 import os
 import struct
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import TYPE_CHECKING, listing
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -29,6 +28,7 @@ WHEEL_FOLDERS = {
 }
 FOLDERS, LIBRARIES = {"nvvm": ("nvvm/lib64",), "libdevice": ("nvvm/libdevice",)}, ("lib64", "lib")  # of a toolkit
 NVCC, CONDA, CONDA_SYSTEM, UNKNOWN_WHEEL = "nvcc", "", "linux-64", "wheel"
+OLD_CONDA, IN_OLD_CONDA = "lib", ("libdevice",)  # where the old package cudatoolkit put files, and those that every search finds there
 ANCHORS, OF_LOADER = ("cudart", "nvrtc"), ("ldconfig", "LD_LIBRARY_PATH")
 MACHINE_FLAGS = {"x86_64": 0x0300, "aarch64": 0x0A00}  # of an entry in the loader's cache
 
@@ -39,31 +39,26 @@ def is_version(entry: str, name: str) -> bool:
     return entry.startswith(FILES[name][0].partition(".so")[0] + ".so.")
 
 
-def in_old_conda(places: Any, top: str, name: str, any_version: bool) -> str | None:
-    """Where the old package cudatoolkit put its files."""
-    if name == "libdevice" or (name == "nvvm" and any_version):
-        return places.file_in(os.path.join(top, "lib"), name, any_version)  # type: ignore[no-any-return]
-    return None
-
-
 def usual(places: Any, name: str, any_version: bool) -> Iterator[tuple[str, str | None, bool]]:
     yield "/usr/local/cuda", places.below(places.root + "/usr/local/cuda", name, any_version), False
     if name == "libdevice" and any_version:
         yield "Debian package", places.file_in(places.root + "/usr/lib/nvidia-cuda-toolkit/libdevice", name, False), False
 
 
+def by_loader(soname: str, root: str = "") -> Iterator[tuple[str, str]]:
+    """Where dlopen would find a library, and how: LD_LIBRARY_PATH, the loader's cache, the default folders."""
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if folder and os.path.isfile(os.path.join(folder, soname)):
+            yield "LD_LIBRARY_PATH", os.path.join(folder, soname)
+    cached = [path for path in loader_cache(root) if path.endswith("/" + soname)]
+    defaults = [os.path.join(root + folder, soname) for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
+    yield from (("ldconfig", path) for path in cached + defaults if os.path.isfile(path))
+
+
 def in_loader(places: Any, name: str, any_version: bool) -> tuple[str, str | None, bool]:
-    """What dlopen would find: LD_LIBRARY_PATH, the loader's cache, the default folders."""
-    folders = [folder for folder in places.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    defaults = [places.root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
-    for soname in FILES[name]:
-        cached = [path for path in loader_cache(places.root) if path.endswith("/" + soname)]
-        ways = [("LD_LIBRARY_PATH", os.path.join(folder, soname)) for folder in folders]
-        ways += [("ldconfig", path) for path in cached + [os.path.join(folder, soname) for folder in defaults]]
-        for rule, path in ways:
-            if os.path.isfile(path):
-                return rule, path, False
-    return "ldconfig", None, False
+    found = (way for soname in FILES[name] for way in by_loader(soname, places.root))
+    rule, path = next(found, ("ldconfig", None))
+    return rule, path, False
 
 
 @functools.lru_cache(maxsize=None)

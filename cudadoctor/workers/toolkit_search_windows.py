@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import TYPE_CHECKING, listing
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -32,6 +31,7 @@ WHEEL_FOLDERS = {
 }
 FOLDERS, LIBRARIES = {"nvvm": ("nvvm/bin/x64", "nvvm/bin"), "libdevice": ("nvvm/libdevice",)}, ("bin/x64", "bin")  # of a toolkit
 NVCC, CONDA, CONDA_SYSTEM, UNKNOWN_WHEEL = "nvcc.exe", "Library", "win-64", "wheel of unknown origin"
+OLD_CONDA, IN_OLD_CONDA = "bin", ("nvvm", "libdevice")
 ANCHORS, OF_LOADER = ("cudart",), ("PATH",)
 USUAL = ("NVIDIA GPU Computing Toolkit", "CUDA")  # below Program Files, where the installer puts every version
 
@@ -45,13 +45,6 @@ def joined(root: str, folder: str) -> str:
 def is_version(entry: str, name: str) -> bool:
     low = entry.lower()
     return name in STEMS and low.startswith(STEMS[name]) and low.endswith(".dll") and ".alt." not in entry
-
-
-def in_old_conda(places: Any, top: str, name: str, any_version: bool) -> str | None:
-    """The old package cudatoolkit put all into Library\\bin."""
-    if name in ("nvvm", "libdevice"):
-        return places.file_in(os.path.join(top, "bin"), name, any_version)  # type: ignore[no-any-return]
-    return None
 
 
 def usual(places: Any, name: str, any_version: bool) -> tuple[tuple[str, str | None, bool], ...]:
