@@ -102,7 +102,6 @@ class Figures:
     def close(self) -> None:
         if self.tensor is not None:
             self.tensor.close()
-        self.copies.close()
         self.card.close()
 
 

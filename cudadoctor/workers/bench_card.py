@@ -113,7 +113,7 @@ class Card:
     def make_gate(self) -> None:
         """A flag in host memory that a kernel watches. Without one, gaps between launches count: they are small beside a batch."""
         try:
-            self._compiled("gate", "gate")
+            self.compiled("gate", "gate")
             self.flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
             self.flag_there = self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", self.flag, ctypes.c_uint(0))
         except Exception:
@@ -130,17 +130,23 @@ class Card:
     def kernel(self, module: str, name: str) -> Any:
         """A kernel, compiled by the driver on first use, and all that it takes to measure it."""
         self.prepare()
-        return self._compiled(module, name)
+        return self.compiled(module, name)
 
-    def _compiled(self, module: str, name: str) -> Any:
+    def text(self, module: str) -> str:
+        """The PTX of a module, where this GPU has its instructions."""
+        (version, target, needs), kernels = self.texts[module]
+        if tuple(int(part) for part in (self.gpu.capability or "5.0").split(".")) < needs:
+            raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
+        return str(bench_ptx.head(version, target) + kernels)
+
+    def compiled(self, module: str, name: str, text: str | None = None, shared: int = 0) -> Any:
+        """`text`: of a module that was made for this GPU; `shared`: bytes of dynamic shared memory that the kernel asks for."""
         if (module, name) not in self.kernels:
             if module not in self.modules:
-                major, minor = (int(part) for part in (self.gpu.capability or "5.0").split("."))
-                (version, target, needs), kernels = self.texts[module]
-                if (major, minor) < needs:
-                    raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
-                self.modules[module] = self.compile(bench_ptx.head(version, target) + kernels, module)
+                self.modules[module] = self.compile(text or self.text(module), module)
             self.kernels[module, name] = self.driver.kernel(self.modules[module], name)
+            if shared:
+                self.driver.call("cuFuncSetAttribute", self.kernels[module, name], ctypes.c_int(8), ctypes.c_int(shared))
         return self.kernels[module, name]
 
     def compile(self, text: str, name: str) -> Any:

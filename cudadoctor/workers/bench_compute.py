@@ -191,7 +191,6 @@ class Compute:
         """The driver's compiler on one unrolled kernel, cache switched off."""
         card = self.card
         card.prepare()
-        (version, target, _), kernels = bench_ptx.MODULES["fp32"]
-        text = bench_ptx.head(version, target) + kernels
+        text = card.text("fp32")
         seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
         return figure(seconds.median * 1e3, 2, seconds, "a kernel of {} lines of PTX".format(text.count("\n")))

@@ -37,9 +37,6 @@ class Copies:
         self.ordinary: Any = None
         self.size = 0
 
-    def close(self) -> None:
-        self.ordinary = None
-
     # -------------------------------------------------------- PCIe
     def device(self) -> Any:
         """The device buffer of all copies to and from the host; `size` is what is copied at once."""

@@ -71,7 +71,11 @@ def checked(worker: Any, one: Side, other: Side) -> bool | None:
         possible = one.driver.value(ctypes.c_int, "cuDeviceCanAccessPeer", one.gpu.device, other.gpu.device)
         one.gpu.enter()
         if possible:
-            enable(one, other)
+            try:
+                one.driver.call("cuCtxEnablePeerAccess", other.gpu.handle, ctypes.c_uint(0))
+            except RungError as error:
+                if error.code != ALREADY_ENABLED:
+                    raise
             access = True
         copy_once(one, other)
     except Exception as error:
@@ -80,15 +84,6 @@ def checked(worker: Any, one: Side, other: Side) -> bool | None:
         why = "GPU {} to GPU {}: {}{}".format(one.gpu.index, other.gpu.index, getattr(error, "output", error), offered)
     worker.emit("smoke", gpu=one.gpu.index, step=step, status=status, why=why, seconds=round(time.monotonic() - started, 6))
     return access if status == "pass" else None
-
-
-def enable(one: Side, other: Side) -> None:
-    """Direct access; granted before is as good."""
-    try:
-        one.driver.call("cuCtxEnablePeerAccess", other.gpu.handle, ctypes.c_uint(0))
-    except RungError as error:
-        if error.code != ALREADY_ENABLED:
-            raise
 
 
 def copy_once(one: Side, other: Side) -> None:
@@ -103,16 +98,12 @@ def copy_once(one: Side, other: Side) -> None:
     one.gpu.enter()
 
 
-def queue(one: Side, other: Side, size: int) -> None:
-    """Queue a copy on the stream of the GPU that it comes from."""
-    one.driver.call(
-        "cuMemcpyPeerAsync", other.back, other.gpu.handle, one.to, one.gpu.handle, ctypes.c_size_t(size), one.card.stream
-    )  # fmt: skip
-
-
-def queue_many(one: Side, other: Side) -> None:
-    for _ in range(SMALLS):
-        queue(one, other, SMALL)
+def queue(one: Side, other: Side, size: int, count: int = 1) -> None:
+    """Queue copies on the stream of the GPU that they come from."""
+    for _ in range(count):
+        one.driver.call(
+            "cuMemcpyPeerAsync", other.back, other.gpu.handle, one.to, one.gpu.handle, ctypes.c_size_t(size), one.card.stream
+        )  # fmt: skip
 
 
 # ------------------------------------------------------------------ how fast
@@ -141,7 +132,7 @@ def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tupl
     try:
         size = min(one.size, other.size)
         if name == "peer_latency":
-            seconds = one.card.measure(lambda _: queue_many(one, other), most=1, warm=0.002)
+            seconds = one.card.measure(lambda _: queue(one, other, SMALL, SMALLS), most=1, warm=0.002)
             record.update(value=round(seconds.median / SMALLS * 1e6, 3), spread=seconds.spread)
         elif name == "peer":
             seconds = one.card.measure(lambda _: queue(one, other, size), warm=0.004)
@@ -166,14 +157,12 @@ def beside(timed: Side, other: Side, size: int) -> Any:
     for _ in range(timed.card.samples + 1):
         other.gpu.enter()
         other.card.shut_gate(other.card.stream)
-        for _ in range(3 * count):
-            queue(other, timed, size)
+        queue(other, timed, size, 3 * count)
         timed.gpu.enter()
         timed.card.shut_gate(timed.card.stream)
         queue(timed, other, size)
         timed.card.record(timed.card.events[0])
-        for _ in range(count):
-            queue(timed, other, size)
+        queue(timed, other, size, count)
         timed.card.record(timed.card.events[1])
         other.card.open_gate()
         timed.card.open_gate()

@@ -53,11 +53,17 @@ def entry(name: str, parameters: str, body: str, before: str = "", directives: s
 
 def repeated(body: str, counter: str, flag: str = "%p1") -> str:
     """The body as often as a register counts, which is zero then."""
-    return f"""TURN:
-{body}
-    sub.u32 {counter}, {counter}, 1;
-    setp.ne.u32 {flag}, {counter}, 0;
-    @{flag} bra TURN;"""
+    return f"TURN:\n{body}\n    sub.u32 {counter}, {counter}, 1;\n{jump('ne.u32', counter, 0, 'TURN', flag)}"
+
+
+def jump(condition: str, one: str, other: str | int, target: str, flag: str = "%p1") -> str:
+    """Go on elsewhere where a comparison holds."""
+    return f"    setp.{condition} {flag}, {one}, {other};\n    @{flag} bra {target};"
+
+
+def place(pointer: str, base: str, index: str, width: str | int, offset: str = "") -> str:
+    """The address of an element, `width` bytes long, of an array in global memory."""
+    return f"    mul.wide.u32 {offset or pointer}, {index}, {width};\n    add.s64 {pointer}, {base}, {offset or pointer};"
 
 
 def listed(prefix: str, first: int, count: int = 4) -> str:
@@ -69,16 +75,14 @@ def listed(prefix: str, first: int, count: int = 4) -> str:
 GATE = entry(
     "gate",
     "p_flag:u64:%rd1:%rd3 p_limit:u64:%rd2",
-    """
+    f"""
     mov.u64 %rd4, %globaltimer;
 WAIT:
     ld.volatile.global.u32 %r6, [%rd3];
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra DONE;
+{jump("ne.u32", "%r6", 0, "DONE")}
     mov.u64 %rd5, %globaltimer;
     sub.s64 %rd6, %rd5, %rd4;
-    setp.lt.u64 %p2, %rd6, %rd2;
-    @%p2 bra WAIT;
+{jump("lt.u64", "%rd6", "%rd2", "WAIT", "%p2")}
 DONE:""",
 )
 
@@ -100,8 +104,7 @@ def _tiled(name: str, loads: int, stores: str, before: str = "", behind: str = "
     mul.wide.u32 %rd6, %r7, 16;                 // bytes of a tile
     mov.u32 %r8, %nctaid.x;
 TILE:
-    setp.ge.u32 %p1, %r1, %r6;
-    @%p1 bra DONE;
+{jump("ge.u32", "%r1", "%r6", "DONE")}
     cvt.u64.u32 %rd7, %r1;
     mad.lo.u64 %rd4, %rd7, %rd6, %rd3;
     add.s64 %rd10, %rd1, %rd4;
@@ -122,9 +125,8 @@ def copy() -> str:
 def read() -> str:
     """Reads device memory and keeps the exclusive or of all of it, stored where it is the one value that it cannot be by chance."""
     folded = "\n".join(f"    xor.b32 %r9, %r9, %r{10 + one};" for one in range(4 * UNROLLED_READ))
-    tail = """
-    setp.ne.u32 %p2, %r9, 1515870810;
-    @%p2 bra OUT;
+    tail = f"""
+{jump("ne.u32", "%r9", 1515870810, "OUT", "%p2")}
     st.global.u32 [%rd2], %r9;
 OUT:"""
     return _tiled("read", UNROLLED_READ, folded, "\n    mov.u32 %r9, 0;", tail)
@@ -134,15 +136,12 @@ OUT:"""
 CHAIN = entry(
     "chain",
     "p_place:u64:%rd1:%rd2 p_mask:u32:%r6 p_stride:u32:%r7",
-    """
-    setp.gt.u32 %p1, %r4, %r6;
-    @%p1 bra DONE;
+    f"""
+{jump("gt.u32", "%r4", "%r6", "DONE")}
     mad.lo.u32 %r8, %r4, 1664525, 1013904223;
     and.b32 %r8, %r8, %r6;
-    mul.wide.u32 %rd3, %r8, %r7;
-    add.s64 %rd3, %rd2, %rd3;
-    mul.wide.u32 %rd4, %r4, %r7;
-    add.s64 %rd4, %rd2, %rd4;
+{place("%rd3", "%rd2", "%r8", "%r7")}
+{place("%rd4", "%rd2", "%r4", "%r7")}
     st.global.u64 [%rd4], %rd3;
 DONE:""",
 )
@@ -169,10 +168,9 @@ CHASE = entry(
 ADD = entry(
     "add",
     "p_place:u64:%rd1:%rd1 p_mask:u32:%r6 p_turns:u32:%r7",
-    """
+    f"""
     and.b32 %r8, %r4, %r6;
-    mul.wide.u32 %rd2, %r8, 4;
-    add.s64 %rd2, %rd1, %rd2;
+{place("%rd2", "%rd1", "%r8", 4)}
 """
     + repeated("    red.global.add.u32 [%rd2], 1;", "%r7"),
 )
@@ -186,8 +184,7 @@ def timed(body: str, counter: str = "%r6") -> str:
 {repeated(body, counter)}
     mov.u64 %rd22, %clock64;
     mov.u64 %rd23, %globaltimer;
-    setp.ne.u32 %p7, %r4, 0;
-    @%p7 bra CLOCKED;
+{jump("ne.u32", "%r4", 0, "CLOCKED", "%p7")}
     sub.s64 %rd22, %rd22, %rd20;
     sub.s64 %rd23, %rd23, %rd21;
     st.global.u64 [%rd2], %rd22;
@@ -217,8 +214,7 @@ def shared() -> str:
     st.shared.u32 [%r8], %r3;
     bar.sync 0;{timed(loads + flip, "%r7")}
     xor.b32 %r14, %r14, %r15; xor.b32 %r16, %r16, %r17; xor.b32 %r14, %r14, %r16;
-    setp.ne.u32 %p1, %r14, 1515870810;
-    @%p1 bra DONE;
+{jump("ne.u32", "%r14", 1515870810, "DONE")}
     st.global.u32 [%rd2 + 24], %r14;
 DONE:""",
         before=f"    .shared .align 16 .b8 memory[{SHARED_BYTES}];\n",

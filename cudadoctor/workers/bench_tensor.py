@@ -42,7 +42,6 @@ class Tensor:
 
     def __init__(self, card: Any) -> None:
         self.card, self.driver = card, card.driver
-        self.modules: dict[str, Any] = {}
         self.operands: tuple[str, int, Any, Any, Any] | None = None
         self.library: Any = None
         self.capability = tuple(int(part) for part in (card.gpu.capability or "0.0").split("."))
@@ -83,7 +82,7 @@ class Tensor:
             text, each, shared = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0], ptx.GROUPS_SHARED
         else:
             text, each = ptx.rate(kind), 16 * 8 * ptx.ROW // ptx.KINDS[kind][0] * ptx.CHAINS * ptx.ROUNDS
-        kernel = self.kernel("rate_" + kind, text, "rate", shared)
+        kernel = card.compiled("rate_" + kind, "rate", text, shared)
         blocks = card.sm_count * (1 if groups else min(4, card.blocks_per_sm(kernel, ptx.THREADS)))
         workers = blocks * ptx.THREADS // (128 if groups else 32)  # groups or warps, each of which does `each` multiply-adds in a turn
 
@@ -91,15 +90,6 @@ class Tensor:
             card.launch(kernel, blocks, ptx.THREADS, "pu", card.out, turns, shared=shared)
 
         return launch, 2.0 * each * workers
-
-    def kernel(self, module: str, text: str, name: str, shared: int) -> Any:
-        """Compiled by the driver on first use."""
-        if module not in self.modules:
-            self.modules[module] = self.card.compile(text, module)
-        function = self.driver.kernel(self.modules[module], name)
-        if shared:
-            self.driver.call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(shared))
-        return function
 
     # -------------------------------------------------------- products
     def given(self, kind: str) -> tuple[int, Any, Any, Any]:
@@ -114,7 +104,7 @@ class Tensor:
         if not size:
             raise bench_card.UnfitError("too little free memory on the GPU: {} MiB".format(card.free_now() // MIB))
         a, b, c = (card.memory(size * size * one) for one in (width, width, 4))
-        fill = self.kernel("fill", ptx.fill(), "fill", 0)
+        fill = card.compiled("fill", "fill", ptx.fill())
         for buffer, seed in ((a, SEEDS[0]), (b, SEEDS[1])):
             card.launch(fill, 8 * card.sm_count, 256, "pquuu", buffer, size * size * width // 4, seed, *ptx.RANDOM[kind])
         self.driver.fill(c, 0xFF, size * size * 4)
@@ -145,7 +135,7 @@ class Tensor:
         size, a, b, c = self.given(kind)
         row_bytes = size * ptx.KINDS[kind][0]
         shared = products.shared_memory()
-        kernel = self.kernel("product_{}_{}".format(kind, size), products.product(kind, size, row_bytes), "product", shared)
+        kernel = card.compiled("product_{}_{}".format(kind, size), "product", products.product(kind, size, row_bytes), shared)
         maps = [self.tensor_map(buffer, size, row_bytes, ptx.TILE_M) for buffer in (a, b)]
         blocks = card.sm_count // 2 * 2
 

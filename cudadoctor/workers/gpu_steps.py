@@ -36,11 +36,9 @@ def target_for(capability: str | None) -> str:
 def ptx(target: str) -> str:
     """The kernel, for the driver's compiler. PTX 6.0 is read by all drivers from branch 384 on."""
     emitter = sibling("bench_ptx")
-    body = """
-    setp.ge.u32 %p1, %r4, %r6;
-    @%p1 bra DONE;
-    mul.wide.u32 %rd3, %r4, 4;
-    add.s64 %rd4, %rd1, %rd3;
+    body = f"""
+{emitter.jump("ge.u32", "%r4", "%r6", "DONE")}
+{emitter.place("%rd4", "%rd1", "%r4", 4, "%rd3")}
     mul.lo.s32 %r7, %r4, -1640531535;
     shr.u32 %r8, %r4, 3;
     xor.b32 %r7, %r7, %r8;

@@ -13,6 +13,7 @@ import sys
 from cudadoctor_lines import TYPE_CHECKING, mapped_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
@@ -148,11 +149,6 @@ def loaded(part: str) -> list[str]:
     return sorted({path for _, _, path in mapped_files() if os.path.basename(path).startswith("lib{}.so".format(part))})
 
 
-def by_process(part: str) -> str | None:
-    """The library that is loaded: a bare name was left to the system's loader."""
-    return next(iter(loaded(part)), None)
-
-
 def another_driver() -> str | None:
     """A toolkit's stub that Numba loaded, or a libcuda beside another: it asks for libcuda.so, everybody else for libcuda.so.1."""
     paths = loaded("cuda") if sys.platform.startswith("linux") else []
@@ -163,7 +159,11 @@ def components(cuda: Any) -> dict[str, str]:
     """The file that this Numba uses for each part of the toolkit, as far as it says."""
     found = {}
     separate = "numba_cuda" in (getattr(cuda, "__file__", None) or "")
-    ways = (by_pathfinder, by_numba, by_process) if separate else (by_numba, by_process)
+    ways: list[Callable[[str], str | None]] = [
+        by_numba,
+        lambda part: next(iter(loaded(part)), None),
+    ]  # the last: a bare name was left to the system's loader
+    ways = [by_pathfinder, *ways] if separate else ways
     for part in ("nvvm", "libdevice", "nvrtc", "nvJitLink", "cudart"):
         for way in ways:
             try:

@@ -78,22 +78,19 @@ def _exponential(values: Any, result: Any) -> None:
 class Smoke:
     """The smoke steps. Kernels and host memory are made once and serve every GPU."""
 
-    def __init__(self, printed: Callable[[], str]) -> None:
+    def __init__(self, printed: Callable[[], str], only: str | None = None) -> None:
         self.printed = printed  # what appeared on descriptor 1 since the step began
         kernels = (_print_thread, _increment, _add, _exponential)
         self.print_thread, self.increment_kernel, self.add_kernel, self.exp_kernel = (cuda.jit(kernel) for kernel in kernels)
         self.host: Any = None
         self.fewer = 1  # a guest on a GPU where another computes takes so many times fewer elements: 40 MB in all
-        self.steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("device print", self.device_print),
             ("increment", self.increment),
             ("vector add", self.vector_add),
             ("float32 exp", self.float32_exp),
         )
-
-    def keep(self, only: str) -> None:
-        """Carry out this step alone, or the first."""
-        self.steps = tuple(step for step in self.steps if step[0] == only) or self.steps[:1]
+        self.steps = steps if only is None else tuple(step for step in steps if step[0] == only) or steps[:1]
 
     def array(self, kind: Any, count: int) -> Any:
         """The shared host memory, seen as `count` elements of a type."""
@@ -202,18 +199,21 @@ def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
 
 
 def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] | None:
-    """The start; where the doctor's own Numba stands in and has no compiler, that is nothing about the machine."""
-    ended = start(worker, smoke)
-    if smoke and only is not None:
-        smoke[0].keep(only)
-    if not worker.own:
-        return ended
-    if ended is None:
-        try:
-            cuda.compile_ptx(lambda: None, ())
-        except BaseException:
-            ended = failed()
-    if ended is not None and any(word in ended.get("output", "") for word in NO_COMPILER):
+    """Import Numba and make the steps. Returns the rung's outcome if it ends here; where the doctor's own Numba stands in and has no
+    compiler, that is nothing about the machine."""
+    ended = ahead()
+    try:
+        if ended is None:
+            worker.emit("numba", **found.state(cuda))
+            if found.simulated(sys.modules["numba"], cuda):
+                ended = {"status": "fail", "output": found.simulator_text()}
+            else:
+                smoke.append(Smoke(worker.capture.text, only))
+                if worker.own:
+                    cuda.compile_ptx(lambda: None, ())
+    except BaseException:
+        ended = failed()
+    if worker.own and ended is not None and any(word in ended.get("output", "") for word in NO_COMPILER):
         del smoke[:]
         return {"status": "skip", "why": "the doctor's own Numba found no compiler: its extra cu12 or cu13 brings one"}
     return ended
@@ -255,21 +255,6 @@ def meet_driver() -> None:
         len(cuda.gpus)
     except BaseException:
         pass
-
-
-def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
-    """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
-    ended = ahead()
-    if ended is not None:
-        return ended
-    try:
-        worker.emit("numba", **found.state(cuda))
-        if found.simulated(sys.modules["numba"], cuda):
-            return {"status": "fail", "output": found.simulator_text()}
-        smoke.append(Smoke(worker.capture.text))
-    except BaseException:
-        return failed()
-    return None
 
 
 def quiet() -> None:

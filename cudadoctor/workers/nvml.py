@@ -46,11 +46,6 @@ def address(bus_id: Any) -> str:
     return "%04x:%s" % (int(domain, 16), rest)
 
 
-def loaded_file() -> Optional[str]:
-    """The file from which the library was loaded, as the loader found it."""
-    return next((path for _, _, path in mapped_files() if "/libnvidia-ml.so" in path), None)
-
-
 def version_of(path: Optional[str]) -> Optional[str]:
     """The version in a library's file name: the only one to be had where nvmlInit fails."""
     version = os.path.basename(os.path.realpath(path or "")).partition(".so.")[2]
@@ -232,11 +227,10 @@ def main() -> None:
     try:
         library = load()
     except OSError as error:
-        head["message"] = text(error)
-        emit("nvml", **head)
+        emit("nvml", **{**head, "message": text(error)})
         return
     binding, head["provider"], head["provider_error"] = import_pynvml()  # slow: only where there is somebody to ask
-    head["path"] = Answers().ask("path", loaded_file)
+    head["path"] = Answers().ask("path", lambda: next((path for _, _, path in mapped_files() if "/libnvidia-ml.so" in path), None))
     head["library"] = version_of(head["path"])
     interview(binding or sibling("bench_watch").Nvml(library), head)
 

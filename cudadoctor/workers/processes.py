@@ -119,16 +119,10 @@ def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
 def table_of_windows(psutil: Any) -> Dict[int, Entry]:
     """Every process as far as this user may ask. Windows suspends apps whose windows are hidden: that is no state of a fault, all run."""
     table: Dict[int, Entry] = {}
-    for process in psutil.process_iter():
-        try:
-            entry: Entry = {"pid": process.pid, "ppid": process.ppid(), "user": None, "start_time": None, "state": "running"}
-        except psutil.Error:
-            continue  # it ended meanwhile
-        table[process.pid] = entry
-        try:
-            entry.update(start_time=process.create_time(), user=process.username())
-        except (psutil.Error, OSError):
-            pass  # another user's
+    for process in psutil.process_iter(["ppid", "username", "create_time"]):  # None: another user's
+        found = process.info
+        user, began = found["username"], found["create_time"]
+        table[process.pid] = {"pid": process.pid, "ppid": found["ppid"], "user": user, "start_time": began, "state": "running"}
     return table
 
 

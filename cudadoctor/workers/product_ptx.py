@@ -8,6 +8,7 @@ from __future__ import annotations
 from cudadoctor_lines import sibling
 
 ptx = sibling("tensor_ptx")
+jump = ptx.jump
 STAGES = 4  # slices under way
 THREADS = 384
 A_POLICY, B_POLICY = "evict_last", "evict_first"
@@ -80,8 +81,7 @@ def _set_up(sums: str) -> str:
     and.b32 %r7, %r7, 0xFFFFFC00;               // slices of A
     add.u32 %r8, %r7, {STAGES * ptx.A_BYTES};                // slices of B
     add.u32 %r9, %r7, {STAGES * SLICE_BYTES};                   // barriers: full, then empty
-    setp.ne.u32 %p1, %r1, 0;
-    @%p1 bra READY;
+{jump("ne.u32", "%r1", 0, "READY")}
 {barriers}
     fence.mbarrier_init.release.cluster;
 READY:
@@ -90,8 +90,7 @@ READY:
     mov.u32 %r10, 0;                            // stage
     mov.u32 %r11, 0;                            // its phase
     setp.eq.u32 %p4, %r10, 0;                   // true
-    setp.ne.u32 %p1, %r2, 0;
-    @%p1 bra MULTIPLY;
+{jump("ne.u32", "%r2", 0, "MULTIPLY")}
 
 """
 
@@ -99,8 +98,7 @@ READY:
 def _fetch(tile: str, row_bytes: int) -> str:
     """The group that fetches. `tile`: ends it behind the last tile, and says where one is."""
     return f"""    setmaxnreg.dec.sync.aligned.u32 40;
-    setp.ne.u32 %p1, %r1, 0;
-    @%p1 bra END;
+{jump("ne.u32", "%r1", 0, "END")}
     mov.u64 %rd20, %clock64;
     mov.u64 %rd21, %globaltimer;
     mov.b64 %rd1, p_a;
@@ -134,15 +132,13 @@ WAIT_EMPTY:
         [%r29], [%rd2, {{%r22, %r21}}], [%r25], %h1, %rd5;
 {NEXT_STAGE}
     add.u32 %r22, %r22, {ptx.SLICE // 4};
-    setp.lt.u32 %p2, %r22, {row_bytes // 4};
-    @%p2 bra FETCH;
+{jump("lt.u32", "%r22", row_bytes // 4, "FETCH", "%p2")}
     add.u32 %r5, %r5, %r6;
     bra FETCH_TILE;
 FETCHED:
     mov.u64 %rd22, %clock64;
     mov.u64 %rd23, %globaltimer;
-    setp.ne.u32 %p1, %r4, 0;
-    @%p1 bra END;
+{jump("ne.u32", "%r4", 0, "END")}
     ld.param.u64 %rd3, [p_out];
     cvta.to.global.u64 %rd3, %rd3;
     sub.s64 %rd22, %rd22, %rd20;
@@ -196,8 +192,7 @@ WAIT_FULL:
     wgmma.fence.sync.aligned;
 {multiply}
     wgmma.commit_group.sync.aligned;
-    setp.eq.u32 %p2, %r22, 0;
-    @%p2 bra HELD;
+{jump("eq.u32", "%r22", 0, "HELD", "%p2")}
     wgmma.wait_group.sync.aligned 1;
     @!%p5 bra HELD;
 {SET_FREE}
@@ -205,8 +200,7 @@ HELD:
     mov.u32 %r32, %r24;                         // the stage that is still read
 {NEXT_STAGE}
     add.u32 %r22, %r22, 1;
-    setp.lt.u32 %p2, %r22, {row_bytes // ptx.SLICE};
-    @%p2 bra SLICE;
+{jump("lt.u32", "%r22", row_bytes // ptx.SLICE, "SLICE", "%p2")}
     wgmma.wait_group.sync.aligned 0;
     @!%p5 bra STORE;
 {SET_FREE}

@@ -48,14 +48,15 @@ def work(job: Any) -> None:
         sibling("smoke_numba").carry_out(worker, gpu.index, detailed="--detailed" in arguments)
 
 
-def carry_out(worker: Any, gpu: int, name: str, rung: str, action: Callable[[], str | None]) -> bool:
+def carry_out(worker: Any, gpu: int, name: str, rung: str, action: Callable[[], Any]) -> bool:
     """One step. False: the context can be used no more."""
     started = time.monotonic()
     told: dict[str, Any] = {}
 
     def climb() -> dict[str, Any]:
         try:
-            told["said"] = action()
+            said = action()
+            told["said"], told["planted"] = said if isinstance(said, tuple) else (said, None)
         except UnfitError as error:
             told["unfit"] = str(error)
         except WrongError as error:
@@ -71,7 +72,7 @@ def carry_out(worker: Any, gpu: int, name: str, rung: str, action: Callable[[], 
     if told.get("unfit"):
         worker.emit("smoke", status="skip", why=told["unfit"], **end)
     elif passed and "unfit" not in told:  # one that says nothing has no place on this GPU, which is nobody's fault: nothing is said of it
-        worker.emit("smoke", status="pass", why=None, said=told["said"], planted=getattr(told["said"], "planted", None), **end)
+        worker.emit("smoke", status="pass", why=None, said=told["said"], planted=told["planted"], **end)
     elif not passed:
         worker.emit("smoke", status="fail", why=" ".join(worker.last_output.strip().rsplit("\n", 1)[-1].split())[:300], **end)
     return passed or "wrong" in told  # a wrong result leaves the context as it was, an error of the driver does not

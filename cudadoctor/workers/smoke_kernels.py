@@ -1,8 +1,8 @@
 """Further steps of the smoke test by the driver alone: each computes what Python computes too, and compares.
 
-Loaded by smoke.py by its path. A step returns what it has to say; a wrong result is raised with the kernel, the first wrong index, what
-is right and what came, and is then looked at again. Integers, double and half precision are compared exactly: their arithmetic is rounded
-as the standard says, and the numbers are chosen so that half precision is exact.
+Loaded by smoke.py by its path. A step returns what it has to say, and the words of a failure that it made on purpose; a wrong result is
+raised with the kernel, the first wrong index, what is right and what came, and is then looked at again. Integers, double and half precision
+are compared exactly: their arithmetic is rounded as the standard says, and the numbers are chosen so that half precision is exact.
 """
 
 from __future__ import annotations
@@ -35,13 +35,6 @@ KEPT_FREE = 64 * MIB
 LOOK_EVERY = 1.0  # seconds between looks at a GPU under load
 
 
-class Told(str):
-    """What a step has to say, with the words of a failure that it made on purpose: the doctor diagnoses those as it does anybody's."""
-
-    __slots__ = ("planted",)
-    planted: str
-
-
 class Kernels:
     """The steps of one GPU. `steps`: name, the ladder's rung whose failure it would be, what carries it out."""
 
@@ -49,7 +42,7 @@ class Kernels:
         self.card, self.driver, self.watch = card, card.driver, watch
         self.wanted, self.duration = memory, duration
         self.looks: list[dict[str, Any]] = []  # under load
-        self.steps: list[tuple[str, str, Callable[[], str | None]]] = [
+        self.steps: list[tuple[str, str, Callable[[], Any]]] = [
             ("launch limits", "ptx-kernel", self.launch_limits),
             ("shared-memory reduction", "ptx-kernel", self.reduction),
             ("atomics", "ptx-kernel", self.atomics),
@@ -158,8 +151,9 @@ class Kernels:
         return "{} runs, one checksum".format(REPEATS)
 
     # -------------------------------------------------------- launches
-    def launch_limits(self) -> str | None:
-        """Threads beyond the last element write nothing, the largest block runs, and one thread more is refused."""
+    def launch_limits(self) -> tuple[str, str]:
+        """Threads beyond the last element write nothing, the largest block runs, and one thread more is refused. The driver's words
+        for that are told too: the doctor diagnoses those as it does anybody's."""
         most = int(self.driver.attribute(1, self.card.device) or 1024)  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
         kernel = self.card.kernel("pattern", "write")
         places = max(SMALL_GRID * SMALL_BLOCK, most)
@@ -172,9 +166,7 @@ class Kernels:
                 words = "write[{}, {}] of {} elements".format(blocks, threads, count)
                 self.compare(words, found, lambda index, count=count: 3 * index + 5 if index < count else poison)  # type: ignore[misc]
             refused = self.refusal(kernel, most + 1, place)
-        told = Told("{} threads a block ran; {} are refused".format(most, most + 1))
-        told.planted = refused
-        return told
+        return "{} threads a block ran; {} are refused".format(most, most + 1), refused
 
     def refusal(self, kernel: Any, threads: int, place: Any) -> str:
         """The launch of a block that is too large, and what the driver says to it. That it says nothing would be wrong."""

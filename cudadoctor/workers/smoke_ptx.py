@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudadoctor_lines import sibling
 
 bench_ptx = sibling("bench_ptx")
-entry, repeated = bench_ptx.entry, bench_ptx.repeated
+entry, repeated, jump, place = bench_ptx.entry, bench_ptx.repeated, bench_ptx.jump, bench_ptx.place
 REDUCED_BY = 256  # threads of a block of the reduction: its shared memory holds a number for each
 
 # The value of element i in a pattern: (i x factor + add) ^ ((i x factor + add) >> shift) ^ flip. %rd10 is i, the result is in %rd12.
@@ -20,12 +20,11 @@ _PATTERN = """
     xor.b64 %rd12, %rd12, %rd6;"""
 # Places of 8 bytes: %rd1 the first, %rd2 their number, %rd10 this thread's, %rd11 its address. More than 2^32 of them are possible.
 _PLACES = "p_place:u64:%rd1:%rd1 p_count:u64:%rd2"
-_PLACE = """
+_PLACE = f"""
     mul.wide.u32 %rd10, %r1, %r2;
     cvt.u64.u32 %rd11, %r3;
     add.u64 %rd10, %rd10, %rd11;
-    setp.ge.u64 %p1, %rd10, %rd2;
-    @%p1 bra DONE;
+{jump("ge.u64", "%rd10", "%rd2", "DONE")}
     shl.b64 %rd11, %rd10, 3;
     add.u64 %rd11, %rd1, %rd11;"""
 _PATTERN_PARAMETERS = f"{_PLACES} p_factor:u64 p_add:u64 p_shift:u32 p_flip:u64"
@@ -36,12 +35,11 @@ FILL = entry("write", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.
 VERIFY = entry(
     "verify",
     _PATTERN_PARAMETERS + " p_out:u64",
-    _PLACE + _PATTERN + """
+    _PLACE + _PATTERN + f"""
     ld.param.u64 %rd7, [p_out];
     cvta.to.global.u64 %rd7, %rd7;
     ld.global.u64 %rd14, [%rd11];
-    setp.eq.u64 %p2, %rd14, %rd12;
-    @%p2 bra DONE;
+{jump("eq.u64", "%rd14", "%rd12", "DONE", "%p2")}
     red.global.add.u64 [%rd7], 1;
     red.global.min.u64 [%rd7 + 8], %rd10;
 DONE:""",
@@ -51,13 +49,11 @@ DONE:""",
 REDUCE = entry(
     "reduce",
     "p_place:u64:%rd1:%rd1 p_count:u32:%r6 p_out:u64:%rd2:%rd2",
-    """
+    f"""
     mov.u32 %r7, 0;
 NEXT:
-    setp.ge.u32 %p1, %r4, %r6;
-    @%p1 bra SUMMED;
-    mul.wide.u32 %rd3, %r4, 4;
-    add.s64 %rd3, %rd1, %rd3;
+{jump("ge.u32", "%r4", "%r6", "SUMMED")}
+{place("%rd3", "%rd1", "%r4", 4)}
     ld.global.u32 %r8, [%rd3];
     add.u32 %r7, %r7, %r8;
     add.u32 %r4, %r4, %r5;
@@ -70,8 +66,7 @@ SUMMED:
     mov.u32 %r11, 128;
 HALVE:
     bar.sync 0;
-    setp.ge.u32 %p2, %r3, %r11;
-    @%p2 bra SKIP;
+{jump("ge.u32", "%r3", "%r11", "SKIP", "%p2")}
     shl.b32 %r12, %r11, 2;
     add.u32 %r12, %r9, %r12;
     ld.shared.u32 %r13, [%r12];
@@ -80,10 +75,8 @@ HALVE:
     st.shared.u32 [%r9], %r13;
 SKIP:
     shr.u32 %r11, %r11, 1;
-    setp.ne.u32 %p3, %r11, 0;
-    @%p3 bra HALVE;
-    setp.ne.u32 %p4, %r3, 0;
-    @%p4 bra DONE;
+{jump("ne.u32", "%r11", 0, "HALVE", "%p3")}
+{jump("ne.u32", "%r3", 0, "DONE", "%p4")}
     ld.shared.u32 %r15, [%r9];
     red.global.add.u32 [%rd2], %r15;
 DONE:""",
@@ -130,13 +123,11 @@ DONE:""",
 MEET = entry(
     "meet",
     "p_counter:u64:%rd1:%rd1 p_left:u64:%rd2:%rd2 p_sums:u64:%rd3:%rd3 p_limit:u64:%rd4",
-    """
-    setp.ne.u32 %p1, %r3, 0;
-    @%p1 bra DONE;
+    f"""
+{jump("ne.u32", "%r3", 0, "DONE")}
     mov.u32 %r7, %nctaid.x;
     mad.lo.u32 %r8, %r1, %r1, 1;
-    mul.wide.u32 %rd5, %r1, 4;
-    add.s64 %rd6, %rd2, %rd5;
+{place("%rd6", "%rd2", "%r1", 4, "%rd5")}
     add.s64 %rd7, %rd3, %rd5;
     st.global.u32 [%rd6], %r8;
     membar.gl;
@@ -144,25 +135,21 @@ MEET = entry(
     mov.u64 %rd8, %globaltimer;
 WAIT:
     ld.volatile.global.u32 %r9, [%rd1];
-    setp.ge.u32 %p2, %r9, %r7;
-    @%p2 bra TOGETHER;
+{jump("ge.u32", "%r9", "%r7", "TOGETHER", "%p2")}
     mov.u64 %rd9, %globaltimer;
     sub.u64 %rd9, %rd9, %rd8;
-    setp.lt.u64 %p3, %rd9, %rd4;
-    @%p3 bra WAIT;
+{jump("lt.u64", "%rd9", "%rd4", "WAIT", "%p3")}
     bra DONE;
 TOGETHER:
     membar.gl;
     mov.u32 %r10, 0;
     mov.u32 %r11, 0;
 ADD:
-    mul.wide.u32 %rd10, %r10, 4;
-    add.s64 %rd10, %rd2, %rd10;
+{place("%rd10", "%rd2", "%r10", 4)}
     ld.volatile.global.u32 %r12, [%rd10];
     add.u32 %r11, %r11, %r12;
     add.u32 %r10, %r10, 1;
-    setp.lt.u32 %p4, %r10, %r7;
-    @%p4 bra ADD;
+{jump("lt.u32", "%r10", "%r7", "ADD", "%p4")}
     st.global.u32 [%rd7], %r11;
 DONE:""",
 )
@@ -175,12 +162,10 @@ MIX = entry(
     "mix",
     "p_place:u64:%rd1:%rd1 p_count:u32:%r6 p_turns:u32:%r7 p_seed:u32:%r8",
     f"""
-    setp.ge.u32 %p1, %r4, %r6;
-    @%p1 bra DONE;
+{jump("ge.u32", "%r4", "%r6", "DONE")}
     add.u32 %r9, %r4, %r8;
 {repeated(_STEP, "%r7", "%p2")}
-    mul.wide.u32 %rd2, %r4, 4;
-    add.s64 %rd2, %rd1, %rd2;
+{place("%rd2", "%rd1", "%r4", 4)}
     st.global.u32 [%rd2], %r9;
 DONE:""",
 )

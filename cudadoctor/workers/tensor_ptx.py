@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 bench_ptx = sibling("bench_ptx")
 head: Callable[..., str] = bench_ptx.head
 entry: Callable[..., str] = bench_ptx.entry
-timed, wrong, listed = bench_ptx.timed, bench_ptx.wrong, bench_ptx.listed
+timed, wrong, listed, jump = bench_ptx.timed, bench_ptx.wrong, bench_ptx.listed, bench_ptx.jump
 
 # Bytes of one number; the instruction's K; its types as mma.sync and as wgmma write them; the least PTX version, target and capability of
 # mma.sync; what wgmma writes after its operands; whether sums are integers.
@@ -50,15 +50,14 @@ def fill() -> str:
     return head("6.0", "sm_50") + entry(
         "fill",
         "p_to:u64:%rd1:%rd1 p_words:u64:%rd2 p_seed:u32:%r11 p_mask:u32:%r12 p_base:u32:%r13",
-        """
+        f"""
     mad.wide.u32 %rd3, %r1, %r2, 0;
     cvt.u64.u32 %rd4, %r3;
     add.u64 %rd3, %rd3, %rd4;
     mov.u32 %r7, %nctaid.x;
     mul.wide.u32 %rd5, %r7, %r2;
 WORD:
-    setp.ge.u64 %p1, %rd3, %rd2;
-    @%p1 bra DONE;
+{jump("ge.u64", "%rd3", "%rd2", "DONE")}
     cvt.u32.u64 %r8, %rd3;
     add.u32 %r8, %r8, %r11;
     mul.lo.u32 %r8, %r8, 0x9E3779B1;
@@ -195,8 +194,7 @@ FILL:
     st.shared.b32 [%r11 + {2 * A_BYTES}], %r10;
     st.shared.b32 [%r11 + {2 * A_BYTES + B_BYTES // 2}], %r9;
     add.u32 %r8, %r8, 256;
-    setp.lt.u32 %p1, %r8, {A_BYTES // 4};
-    @%p1 bra FILL;
+{jump("lt.u32", "%r8", A_BYTES // 4, "FILL")}
     fence.proxy.async.shared::cta;
     bar.sync 0;
     shr.u32 %r9, %r3, 7;
