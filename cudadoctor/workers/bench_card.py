@@ -7,13 +7,14 @@ distance of the extreme samples in parts of the median.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
 
 from cudadoctor_lines import TYPE_CHECKING, sibling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 bench_ptx, copy_steps, RungError = sibling("bench_ptx"), sibling("copy_steps"), sibling("climbing").RungError
@@ -121,6 +122,16 @@ class Card:
 
     def memory(self, size: int) -> Any:
         return self.keep(ctypes.c_uint64, "cuMemFree_v2", "cuMemAlloc_v2", ctypes.c_size_t(size))
+
+    @contextlib.contextmanager
+    def borrowed(self, size: int, fill: int) -> Iterator[Any]:
+        """Device memory for a while, of which every byte has one value."""
+        found = self.memory(size)
+        try:
+            self.driver.fill(found, fill, size)
+            yield found
+        finally:
+            self.release(found)
 
     def pinned(self, size: int) -> Any:
         """Host memory that the GPU's copy engine reads by itself, touched by its making."""

@@ -84,15 +84,11 @@ class Compute:
     def memory_latency(self) -> dict[str, Any]:
         """How long one thread waits for a value of device memory that no cache holds."""
         card, driver = self.card, self.driver
-        card.prepare()
-        size = min(CHAIN_BYTES, card.free_now() // 4)
-        if card.buffers:
-            place, size = card.buffers[0], min(CHAIN_BYTES, card.buffer_size)
+        place, _, size = card.two_buffers(CHAIN_BYTES)
+        size = min(CHAIN_BYTES, size)
         elements = 1 << max(1, (size // CHAIN_STRIDE).bit_length() - 1)
         if elements * CHAIN_STRIDE < 2 * card.l2_bytes:
             raise bench_card.UnfitError("too little free memory to get past the cache: {} MiB".format(size // MIB))
-        if not card.buffers:
-            place = card.memory(elements * CHAIN_STRIDE)
         chain, chase = card.kernel("chase", "chain"), card.kernel("chase", "chase")
         card.launch(chain, (elements + THREADS - 1) // THREADS, THREADS, "puu", place, elements - 1, CHAIN_STRIDE)
         driver.call("cuStreamSynchronize", card.stream)
@@ -112,22 +108,17 @@ class Compute:
 
     def additions(self, places: int) -> dict[str, Any]:
         """Atomic additions per second; the sum of the counters must be the number of additions."""
-        card, driver = self.card, self.driver
-        kernel = card.kernel("add", "add")
-        blocks = card.sm_count * 8
-        counters = card.memory(4 * places)
-        try:
-            driver.fill(counters, 0, 4 * places)
-            done = [0]
+        card = self.card
+        kernel, blocks = card.kernel("add", "add"), card.sm_count * 8
+        done = [0]
+        with card.borrowed(4 * places, 0) as counters:
 
             def queue(_: int) -> None:
                 done[0] += 1
                 card.launch(kernel, blocks, THREADS, "puu", counters, places - 1, ADD_TURNS)
 
             seconds = card.measure(queue, most=32)
-            back = driver.fetch(counters, (ctypes.c_uint32 * places)())
-        finally:
-            card.release(counters)
+            back = self.driver.fetch(counters, (ctypes.c_uint32 * places)())
         total = done[0] * blocks * THREADS * ADD_TURNS
         if sum(back) & 0xFFFFFFFF != total & 0xFFFFFFFF:
             raise copy_steps.WrongError("{} atomic additions gave the sum {}".format(total, sum(back)))

@@ -146,24 +146,6 @@ CHAIN = entry(
 DONE:""",
 )
 
-_LOADS = "    ld.global.cg.u64 %rd1, [%rd1];\n" * STEPS
-# One thread follows the chain; each load waits for the one before. Past the first level of cache. p_out: cycles, nanoseconds, the end.
-CHASE = entry(
-    "chase",
-    "p_place:u64:%rd1:%rd1 p_turns:u32:%r6 p_out:u64:%rd2:%rd2",
-    f"""
-    mov.u64 %rd3, %clock64;
-    mov.u64 %rd4, %globaltimer;
-{repeated(_LOADS, "%r6")}
-    st.global.u64 [%rd2 + 16], %rd1;
-    mov.u64 %rd5, %clock64;
-    mov.u64 %rd6, %globaltimer;
-    sub.s64 %rd5, %rd5, %rd3;
-    sub.s64 %rd6, %rd6, %rd4;
-    st.global.u64 [%rd2], %rd5;
-    st.global.u64 [%rd2 + 8], %rd6;""",
-)
-
 # Every thread adds 1 to its place p_turns times; p_mask says how many places there are. The sum of all places is then known.
 ADD = entry(
     "add",
@@ -176,12 +158,13 @@ ADD = entry(
 )
 
 
-def timed(body: str, counter: str = "%r6") -> str:
-    """Turns of a loop. Cycles and nanoseconds that the first thread saw are kept: their quotient is the clock under this very load."""
+def timed(body: str, counter: str = "%r6", after: str = "") -> str:
+    """Turns of a loop, and what must be done before the clock is read again. Cycles and nanoseconds that the first thread saw are kept:
+    their quotient is the clock under this very load."""
     return f"""
     mov.u64 %rd20, %clock64;
     mov.u64 %rd21, %globaltimer;
-{repeated(body, counter)}
+{repeated(body, counter)}{after}
     mov.u64 %rd22, %clock64;
     mov.u64 %rd23, %globaltimer;
 {jump("ne.u32", "%r4", 0, "CLOCKED", "%p7")}
@@ -190,6 +173,15 @@ def timed(body: str, counter: str = "%r6") -> str:
     st.global.u64 [%rd2], %rd22;
     st.global.u64 [%rd2 + 8], %rd23;
 CLOCKED:"""
+
+
+_LOADS = "    ld.global.cg.u64 %rd1, [%rd1];\n" * STEPS
+# One thread follows the chain; each load waits for the one before. Past the first level of cache. p_out: cycles, nanoseconds, the end.
+CHASE = entry(
+    "chase",
+    "p_place:u64:%rd1:%rd1 p_turns:u32:%r6 p_out:u64:%rd2:%rd2",
+    timed(_LOADS, after="\n    st.global.u64 [%rd2 + 16], %rd1;"),
+)
 
 
 def shared() -> str:

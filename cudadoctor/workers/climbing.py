@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from cudadoctor_lines import TYPE_CHECKING, follow_parent
+from cudadoctor_lines import TYPE_CHECKING, follow_parent, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,13 +117,9 @@ class Worker:
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one JSON line. A reader that is gone ends the worker."""
-        record: dict[str, Any] = {"event": event}
-        record.update(fields)
-        data = (json.dumps(record) + "\n").encode("ascii")
         try:
             with self.writing:
-                while data:
-                    data = data[os.write(self.out, data) :]
+                write(self.out, json.dumps(dict(event=event, **fields)))
         except OSError:
             os._exit(0)
 

@@ -52,9 +52,13 @@ def start() -> None:
 
 def emit(event: str, **fields: Any) -> None:
     """One JSON line."""
-    data = (json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    write(_OUT, json.dumps(dict(event=event, **fields), ensure_ascii=False))
+
+
+def write(descriptor: int, line: str) -> None:
+    data = (line + "\n").encode("utf-8", "replace")
     while data:
-        data = data[os.write(_OUT, data) :]
+        data = data[os.write(descriptor, data) :]
 
 
 def sibling(name: str) -> Any:

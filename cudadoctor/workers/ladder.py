@@ -16,7 +16,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import TYPE_CHECKING, beginning, option, sibling  # which takes that folder off the path again
+from cudadoctor_lines import TYPE_CHECKING, beginning, option, sibling, write  # which takes that folder off the path again
 
 # isort: split
 import json
@@ -217,7 +217,7 @@ def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
 
 def begin_numba(gpu: int) -> None:
     """Its rung begins now, however far its import is."""
-    os.write(1, (json.dumps({"event": "begin", "step": NUMBA, "gpu": gpu}) + "\n").encode("ascii"))
+    write(1, json.dumps({"event": "begin", "step": NUMBA, "gpu": gpu}))
 
 
 def main(arguments: list[str]) -> None:

@@ -7,7 +7,6 @@ are compared exactly: their arithmetic is rounded as the standard says, and the 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import time
@@ -15,7 +14,7 @@ import time
 from cudadoctor_lines import TYPE_CHECKING, sibling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 bench_ptx, RungError = sibling("bench_ptx"), sibling("climbing").RungError
@@ -56,15 +55,9 @@ class Kernels:
             self.steps.append(("load for {:g} s".format(duration), "ptx-kernel", self.load))
 
     # -------------------------------------------------------- parts
-    @contextlib.contextmanager
-    def place(self, size: int, fill: int = POISON) -> Iterator[Any]:
+    def place(self, size: int, fill: int = POISON) -> Any:
         """Device memory that holds poison: an element that nobody wrote is seen."""
-        found = self.card.memory(size)
-        try:
-            self.driver.fill(found, fill, size)
-            yield found
-        finally:
-            self.card.release(found)
+        return self.card.borrowed(size, fill)
 
     def run(self, module: str, kernel: str, blocks: int, threads: int, kinds: str, *values: Any) -> None:
         self.card.launch(self.card.kernel(module, kernel), blocks, threads, kinds, *values)
@@ -193,23 +186,19 @@ class Kernels:
         if size < MIB:
             raise UnfitError("too little free memory: {} MiB".format(self.card.free_now() // MIB))
         count = size // 8
-        place = self.card.memory(size)
-        out = self.card.memory(64)
-        try:
+        now = int(time.time())
+        with self.place(size) as place, self.place(64) as out:
             patterns = (
                 ("address", 8, place.value, 63, 0),
                 ("inverse address", 8, place.value, 63, MASK),
-                ("random", GOLDEN, int(time.time()), 29, 0),
-                ("inverse random", GOLDEN, int(time.time()), 29, MASK),
+                ("random", GOLDEN, now, 29, 0),
+                ("inverse random", GOLDEN, now, 29, MASK),
             )
-            for name, factor, add, shift, flip in patterns:
-                self.one_pattern(name, place, count, (factor, add, shift, flip), out)
-        finally:
-            self.card.release(out)
-            self.card.release(place)
+            for name, *how in patterns:
+                self.one_pattern(name, place, count, how, out)
         return "{} MiB, {} patterns".format(size // MIB, len(patterns))
 
-    def one_pattern(self, name: str, place: Any, count: int, how: tuple[int, int, int, int], out: Any) -> None:
+    def one_pattern(self, name: str, place: Any, count: int, how: list[int], out: Any) -> None:
         """Write it everywhere, then read it everywhere."""
         blocks = (count + THREADS - 1) // THREADS
         self.driver.send(out, (ctypes.c_uint64 * 2)(0, MASK))
