@@ -413,7 +413,7 @@ def test_python_env_a_file_that_is_no_library_has_no_needs(patient: Patient) -> 
     module = load("framework_files")
     for content in (b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(58), b"\x7fELF\x02\x01" + b"\xff" * 4000, b"#!/bin/sh\n"):
         (patient.root / "x.so").write_bytes(content)
-        assert module.Needs(str(patient.root / "x.so")).names == []
+        assert module.needs(str(patient.root / "x.so")) == ([], [])
 
 
 def test_python_env_tensorflow(patient: Patient) -> None:

@@ -105,27 +105,22 @@ class Figures:
         self.card.close()
 
 
-def measure_short(emit: Callable[..., None], driver: Any, gpu: Any, host_turn: Any) -> None:
-    """The mini benchmark of one GPU whose context is current; `host_turn` is held while copies use the way to the host."""
-    figures = Figures(driver, gpu, None, short=True)
-    try:
-        with copy_steps.Nearby(gpu.address):
-            with host_turn:
-                for name in SHORT_HOST:
-                    figures.say(emit, gpu.index, name)
-            for name in SHORT_DEVICE:
-                figures.say(emit, gpu.index, name)
-    finally:
-        figures.close()
-
-
 def measure_all(worker: Any, driver: Any, gpus: list[Any]) -> None:
     """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
     turn = threading.Lock()
 
     def one(gpu: Any) -> None:
         gpu.enter()
-        measure_short(worker.emit, driver, gpu, turn)
+        figures = Figures(driver, gpu, None, short=True)
+        try:
+            with copy_steps.Nearby(gpu.address):
+                with turn:
+                    for name in SHORT_HOST:
+                        figures.say(worker.emit, gpu.index, name)
+                for name in SHORT_DEVICE:
+                    figures.say(worker.emit, gpu.index, name)
+        finally:
+            figures.close()
         gpu.leave()
 
     threads = [threading.Thread(target=worker.guard, args=("benchmark", lambda gpu=gpu: one(gpu))) for gpu in gpus]
@@ -151,9 +146,6 @@ class Turn:
             line = climbing.heard()
         self.mine.set()
 
-    def came(self) -> bool:
-        return self.mine.is_set()
-
     def __enter__(self) -> None:
         self.mine.wait()
 
@@ -174,7 +166,7 @@ def measure_long(worker: Any, driver: Any, gpu: Any, watch: Any) -> None:
         with copy_steps.Nearby(gpu.address):
             for name in ONCE:
                 say(name, 1)
-            while waiting and not turn.came():
+            while waiting and not turn.mine.is_set():
                 say(*waiting.pop(0))
             with turn:
                 for number in range(1, RUNS + 1):

@@ -51,7 +51,7 @@ Field = structure(
 
 
 class NVMLError(Exception):
-    def __init__(self, words: str, value: int) -> None:
+    def __init__(self, words: str, value: int = 0) -> None:
         super().__init__(words)
         self.value = value
 

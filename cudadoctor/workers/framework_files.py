@@ -46,23 +46,22 @@ def architectures_in(path: str) -> list[str]:
         return []
 
 
-class Needs:
+def needs(*paths: str) -> tuple[list[str], list[str]]:
     """What shared objects ask the loader for (DT_NEEDED), and the folders that they name themselves (DT_RPATH, DT_RUNPATH)."""
-
-    def __init__(self, *paths: str) -> None:
-        self.names: list[str] = []
-        self.folders: list[str] = []
-        for path in paths:
-            try:
-                with open(path, "rb") as file:
-                    for tag, text in dynamic_strings(file):
-                        if tag == 1:
-                            self.names.append(text)
-                        else:
-                            here = os.path.dirname(os.path.abspath(path))  # the loader follows no links for $ORIGIN
-                            self.folders += [entry.replace("$ORIGIN", here).replace("${ORIGIN}", here) for entry in text.split(":")]
-            except (OSError, ValueError, struct.error):
-                continue
+    names: list[str] = []
+    folders: list[str] = []
+    for path in paths:
+        here = os.path.dirname(os.path.abspath(path))  # the loader follows no links for $ORIGIN
+        try:
+            with open(path, "rb") as file:
+                for tag, text in dynamic_strings(file):
+                    if tag == 1:
+                        names.append(text)
+                    else:
+                        folders += [entry.replace("$ORIGIN", here).replace("${ORIGIN}", here) for entry in text.split(":")]
+        except (OSError, ValueError, struct.error):
+            continue
+    return names, folders
 
 
 def dynamic_strings(file: Any) -> Iterator[tuple[int, str]]:
@@ -138,8 +137,8 @@ def of_torch(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "torch", "lib")
     if kind != "cuda":
         return said(entry, "torch", kind, None, {})
-    needs = Needs(os.path.join(own, "libtorch_cuda.so"))
-    libraries = loader.found(needs.names, own, *needs.folders)
+    names, folders = needs(os.path.join(own, "libtorch_cuda.so"))
+    libraries = loader.found(names, own, *folders)
     listed = architectures_in(os.path.join(own, "libtorch_python.so"))
     return said(entry, "torch", kind, cuda, libraries, cudnn=pinned(entry), architectures=listed)
 
@@ -171,43 +170,43 @@ def of_jax(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
 
 
 def of_cupy(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
-    names = [name for name in sorted(installed) if re.fullmatch(CUPY, name)]
+    builds = [name for name in sorted(installed) if re.fullmatch(CUPY, name)]
     text = beginning(os.path.join(entry.folder, "cupy", ".data", "_wheel.json"))
     stated = re.search(r'"cuda": "(\d+)(?:\.(\d+))?', text)
     # Of two distributions one overwrote the other's files: these say which one it was.
-    by_files = [name for name in names if stated and re.match(r"cupy-cuda%s" % stated.group(1), name)]
-    entry = installed[(by_files or names)[0]]
+    by_files = [name for name in builds if stated and re.match(r"cupy-cuda%s" % stated.group(1), name)]
+    entry = installed[(by_files or builds)[0]]
     named = re.search(r"-cuda(\d{2})", entry.name)
     cuda = ".".join(part for part in stated.groups() if part) if stated else named.group(1) if named else None
     kind = "rocm" if "-rocm" in entry.name else "cuda"
     own = os.path.join(entry.folder, "cupy_backends", "cuda", "libs")
-    needs = Needs(*(os.path.join(own, file) for file in listing(own) if file.endswith(".so")))
-    sonames = [soname for soname in needs.names if not soname.startswith(("libcutensor", "libcusparseLt", "libnccl", "libcudnn"))]
+    names, folders = needs(*(os.path.join(own, file) for file in listing(own) if file.endswith(".so")))
+    sonames = [soname for soname in names if not soname.startswith(("libcutensor", "libcusparseLt", "libnccl", "libcudnn"))]
     if cuda and kind == "cuda":  # opened by name when the first kernel is compiled
         major = cuda.partition(".")[0]
         sonames.append("libnvrtc.so." + {"11": "11.2"}.get(major, major))
-    return said(entry, "cupy", kind, cuda, loader.found(sonames, own, *needs.folders))
+    return said(entry, "cupy", kind, cuda, loader.found(sonames, own, *folders))
 
 
 def of_pycuda(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "pycuda")
     drivers = [file for file in listing(entry.folder) + ["pycuda/" + name for name in listing(own)] if "_driver" in file and ".so" in file]
-    needs = Needs(*(os.path.join(entry.folder, file) for file in drivers[:1]))
-    return said(entry, "pycuda", "cuda", None, loader.found(needs.names, own, *needs.folders))
+    names, folders = needs(*(os.path.join(entry.folder, file) for file in drivers[:1]))
+    return said(entry, "pycuda", "cuda", None, loader.found(names, own, *folders))
 
 
 def of_onnxruntime(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "onnxruntime", "capi")
     text = beginning(os.path.join(own, "build_and_package_info.py"))
-    needs = Needs(os.path.join(own, "libonnxruntime_providers_cuda.so"))
+    names, folders = needs(os.path.join(own, "libonnxruntime_providers_cuda.so"))
     named = assigned(text, "package_name")
     entry = installed.get(named or "", entry)  # of two the one that was installed last owns the files
     cuda = assigned(text, "cuda_version")
-    cuda = cuda if cuda and NUMBER.match(cuda) else next((NUMBER.findall(name)[0] for name in needs.names if "cudart.so" in name), None)
-    kind = "cuda" if needs.names else "cpu" if named == "onnxruntime" and not cuda else None
-    cudnn = pinned(entry) if needs.names else None
-    sonames = needs.names + (["libcudnn.so." + cudnn.partition(".")[0]] if cudnn else [])
-    return said(entry, "onnxruntime", kind, cuda if kind == "cuda" else None, loader.found(sonames, own, *needs.folders), cudnn=cudnn)
+    cuda = cuda if cuda and NUMBER.match(cuda) else next((NUMBER.findall(name)[0] for name in names if "cudart.so" in name), None)
+    kind = "cuda" if names else "cpu" if named == "onnxruntime" and not cuda else None
+    cudnn = pinned(entry) if names else None
+    sonames = names + (["libcudnn.so." + cudnn.partition(".")[0]] if cudnn else [])
+    return said(entry, "onnxruntime", kind, cuda if kind == "cuda" else None, loader.found(sonames, own, *folders), cudnn=cudnn)
 
 
 def of_bitsandbytes(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:

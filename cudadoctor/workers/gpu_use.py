@@ -98,8 +98,7 @@ class Course:
             self.sums = [(sum(one[0] for one in pair), sum(one[1] for one in pair)) for pair in pairs]
             self.width *= 2
         column = int(after / self.width)
-        while len(self.sums) <= column:
-            self.sums.append((0.0, 0))
+        self.sums += [(0.0, 0)] * (column + 1 - len(self.sums))
         total, count = self.sums[column]
         self.sums[column] = (total + percent, count + 1)
 
@@ -198,11 +197,6 @@ class Gpu:
         }
 
 
-def gpus_of(nvml: Any) -> List[Gpu]:
-    watches = [(index, bench_watch.Watch(nvml, None, index)) for index in range(nvml.nvmlDeviceGetCount())]
-    return [Gpu(index, watch) for index, watch in watches if watch.nvml is not None]
-
-
 # ---------------------------------------------------------------- the watch
 def device_files() -> Optional[List[str]]:
     """The device files of NVIDIA's GPUs, on a desktop or server, in WSL, on Jetson; None where a system has no /dev."""
@@ -231,15 +225,15 @@ def main() -> None:
     start()
     began = time.monotonic()
     family = Family(int(sys.argv[1]))
-    library = bench_watch.library()
-    if library is None:
-        emit("error", error="NVML (%s) cannot be loaded or does not start" % bench_watch.LIBRARY, devices=device_files())
-        return
+    nvml = bench_watch.library()
     try:
-        gpus = gpus_of(library)
+        if nvml is None:
+            raise bench_watch.NVMLError("NVML (%s) cannot be loaded or does not start" % bench_watch.LIBRARY)
+        watches = [(index, bench_watch.Watch(nvml, None, index)) for index in range(nvml.nvmlDeviceGetCount())]
     except (AttributeError, bench_watch.NVMLError) as error:
-        emit("error", error="NVML does not say how many GPUs there are: %s" % error, devices=device_files())
+        emit("error", error=str(error) if nvml is None else "NVML does not say how many GPUs there are: %s" % error, devices=device_files())
         return
+    gpus = [Gpu(index, watch) for index, watch in watches if watch.nvml is not None]
     emit("watching", after_s=round(time.monotonic() - began, 3), gpus=[gpu.index for gpu in gpus])
     over, looks, opened, held = heard_end(), 0, set(), set()  # type: threading.Event, int, Set[str], Set[str]
     while True:
