@@ -113,7 +113,7 @@ def measure_all(worker: Any, driver: Any, gpus: list[Any]) -> None:
         gpu.enter()
         figures = Figures(driver, gpu, None, short=True)
         try:
-            with copy_steps.Nearby(gpu.address):
+            with copy_steps.nearby(gpu.address):
                 with turn:
                     for name in SHORT_HOST:
                         figures.say(worker.emit, gpu.index, name)
@@ -163,7 +163,7 @@ def measure_long(worker: Any, driver: Any, gpu: Any, watch: Any) -> None:
         figures.say(worker.emit, gpu.index, name, run=number)
 
     try:
-        with copy_steps.Nearby(gpu.address):
+        with copy_steps.nearby(gpu.address):
             for name in ONCE:
                 say(name, 1)
             while waiting and not turn.mine.is_set():

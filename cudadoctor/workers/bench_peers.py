@@ -132,18 +132,19 @@ def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tupl
     try:
         size = min(one.size, other.size)
         if name == "peer_latency":
-            seconds = one.card.measure(lambda _: queue(one, other, SMALL, SMALLS), most=1, warm=0.002)
-            record.update(value=round(seconds.median / SMALLS * 1e6, 3), spread=seconds.spread)
-        elif name == "peer":
-            seconds = one.card.measure(lambda _: queue(one, other, size), warm=0.004)
-            record.update(value=round(size / seconds.median / 1e9, 3), spread=seconds.spread, limit=limit[0])
+            ways = [one.card.measure(lambda _: queue(one, other, SMALL, SMALLS), most=1, warm=0.002)]
+            record["value"] = round(ways[0].median / SMALLS * 1e6, 3)
         else:
-            there, back = beside(one, other, size), beside(other, one, size)
-            rates = [size / way.median / 1e9 for way in (there, back)]
-            both = None if limit[0] is None else 2 * limit[0]
-            record.update(value=round(sum(rates), 3), spread=max(there.spread, back.spread), limit=both)
-        if said is not None:
-            record["limit"] = None  # the way through the host is the driver's affair
+            both = name == "peer_both"
+            ways = (
+                [beside(one, other, size), beside(other, one, size)]
+                if both
+                else [one.card.measure(lambda _: queue(one, other, size), warm=0.004)]
+            )
+            record["value"] = round(sum(size / way.median / 1e9 for way in ways), 3)
+            if said is None and limit[0] is not None:  # the way through the host is the driver's affair
+                record["limit"] = len(ways) * limit[0]
+        record["spread"] = max(way.spread for way in ways)
     except Exception as error:
         record["why"] = str(getattr(error, "output", error))
     seconds_taken = round(time.monotonic() - started, 6)

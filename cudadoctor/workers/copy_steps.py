@@ -6,12 +6,14 @@ wrong copy cannot keep.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 
 from cudadoctor_lines import TYPE_CHECKING, beginning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 MIB = 1 << 20
@@ -24,30 +26,24 @@ class WrongError(Exception):
 
 
 # ------------------------------------------------------------------ what the machine says
-class Nearby:
+@contextlib.contextmanager
+def nearby(address: str | None) -> Iterator[None]:
     """Runs the thread on the CPUs next to the GPU, where the machine says which they are; restores its CPUs afterwards."""
-
-    def __init__(self, address: str | None) -> None:
-        self.before: set[int] | None = None
-        self.folder = "/sys/bus/pci/devices/{}/".format(address)
-
-    def __enter__(self) -> None:
-        if beginning(self.folder + "numa_node").strip().isdigit():  # -1: the machine does not say
-            try:
-                allowed = os.sched_getaffinity(0)
-                near = allowed & cpu_list(beginning(self.folder + "local_cpulist"))
-                if near and near != allowed:
-                    os.sched_setaffinity(0, near)
-                    self.before = allowed
-            except (OSError, ValueError, AttributeError):  # Linux alone has the two functions
-                pass
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is not None:
-            try:
-                os.sched_setaffinity(0, self.before)
-            except (OSError, AttributeError):
-                pass
+    folder, before = "/sys/bus/pci/devices/{}/".format(address), None
+    lost = contextlib.suppress(OSError, ValueError, AttributeError)  # Linux alone has the two functions
+    with lost:
+        if beginning(folder + "numa_node").strip().isdigit():  # -1: the machine does not say
+            allowed = os.sched_getaffinity(0)
+            near = allowed & cpu_list(beginning(folder + "local_cpulist"))
+            if near and near != allowed:
+                os.sched_setaffinity(0, near)
+                before = allowed
+    try:
+        yield
+    finally:
+        with lost:
+            if before is not None:
+                os.sched_setaffinity(0, before)
 
 
 def cpu_list(text: str) -> set[int]:

@@ -89,13 +89,12 @@ def report(emit: Callable[..., None], output: str) -> None:
     folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
     files = named(output, folders)
     sources = [path for path in files if path.endswith(".py")][:MOST_COMPILED]
-    for folder in folders:
-        texts = list(recorded(folder, INSTALLERS)) if any(place == folder for place, _ in files.values()) else []
-        for path, (place, inside) in files.items():
-            for package, version, text in texts if place == folder else ():
-                _, begins, rest = text.partition("\n" + inside + ",")
-                if begins:
-                    differs = difference(path, rest.partition("\n")[0].rstrip("\r"))
-                    byte_code = foreign_byte_code(path) if path in sources and differs is None else None
-                    emit("installed", path=path, package=package, version=version, differs=differs, byte_code=byte_code)
-                    break
+    texts = {folder: list(recorded(folder, INSTALLERS)) for folder in {folder for folder, _ in files.values()}}
+    for path, (folder, inside) in sorted(files.items(), key=lambda file: folders.index(file[1][0])):
+        for package, version, text in texts[folder]:
+            _, begins, rest = text.partition("\n" + inside + ",")
+            if begins:
+                differs = difference(path, rest.partition("\n")[0].rstrip("\r"))
+                byte_code = foreign_byte_code(path) if path in sources and differs is None else None
+                emit("installed", path=path, package=package, version=version, differs=differs, byte_code=byte_code)
+                break

@@ -27,7 +27,7 @@ REPEATS = 3
 cuda: Any = None
 math: Any = None
 np: Any = None
-rung: Any = None  # the module of the ladder's last rung: its kernels are used here too
+rung: Any = None  # the module of the ladder's last rung: its import and its kernels are used here too
 
 
 # ------------------------------------------------------------------ kernels
@@ -64,16 +64,10 @@ def _divide(values: Any, total: Any) -> None:
 def carry_out(worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
     """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
     global cuda, math, np, rung
-    try:
-        import math
-
-        import numpy as np
-        from numba import cuda
-    except Exception:
-        return
     rung = sibling("numba_steps")
-    rung.cuda, rung.math, rung.np = cuda, math, np
-    rung.quiet()
+    if rung.ahead() is not None:
+        return
+    cuda, math, np = rung.cuda, rung.math, rung.np
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
     for name, action in steps if not alone else ():
         if not sibling("smoke").carry_out(worker, gpu, name, "numba-kernel", lambda action=action: on_gpu(gpu, action)):
@@ -259,9 +253,8 @@ def by_loops(name: str, arrays: list[Any]) -> dict[str, float | None]:
     try:
         import numba
 
-        if name not in COMPILED:
-            COMPILED[name] = numba.njit(loop)
-        compiled = round(fastest(lambda: COMPILED[name](*arrays, result)) * 1e6, 2)
+        on_cpu = COMPILED.setdefault(name, numba.njit(loop))  # compiled at its first call
+        compiled = round(fastest(lambda: on_cpu(*arrays, result)) * 1e6, 2)
     except Exception:  # a Numba that cannot compile for the CPU is no matter of the GPU
         pass
     return {"python_us": plain, "compiled_us": compiled}
