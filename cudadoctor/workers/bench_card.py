@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import time
 
 from cudadoctor_lines import TYPE_CHECKING, sibling
@@ -60,14 +61,6 @@ class Card:
         self.kernels: dict[tuple[str, str], Any] = {}
         self.buffers: list[Any] = []
         self.buffer_size = 0
-        self.flag: Any = None
-        self.flag_there: Any = None
-        self.gated = True
-        self.stream: Any = None
-        self.second: Any = None
-        self.events: list[Any] = []
-        self.out: Any = None
-        self.refused: Exception | None = None
         self.look: Callable[[], dict[str, Any]] | None = None  # asked while the last sample of a figure is under way
         self.seen: dict[str, Any] | None = None
         self.sm_count = int(driver.attribute(16, self.device) or 0)
@@ -93,32 +86,39 @@ class Card:
                 self.driver.tried(entry[0], handle)
                 return
 
-    def prepare(self) -> None:
-        """Streams, events and the gate, on first use. A refusal is every figure's reason."""
-        if self.refused is not None:
-            raise self.refused
-        if self.stream is not None:
-            return
-        try:
-            one = ctypes.c_uint(1)  # CU_STREAM_NON_BLOCKING
-            self.second = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
-            self.events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(5)]
-            self.out = self.memory(OUT_BYTES)
-            self.clear_out()
-            self.make_gate()
-            self.stream = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
-        except Exception as error:
-            self.refused = error
-            raise
+    @functools.cached_property
+    def stream(self) -> Any:
+        return self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", ctypes.c_uint(1))  # CU_STREAM_NON_BLOCKING
 
-    def make_gate(self) -> None:
-        """A flag in host memory that a kernel watches. Without one, gaps between launches count: they are small beside a batch."""
+    @functools.cached_property
+    def second(self) -> Any:
+        """Another stream."""
+        return self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", ctypes.c_uint(1))
+
+    @functools.cached_property
+    def events(self) -> list[Any]:
+        return self.more_events(3)
+
+    def more_events(self, count: int) -> list[Any]:
+        return [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(count)]
+
+    @functools.cached_property
+    def out(self) -> Any:
+        """The small buffer in which kernels leave what they counted."""
+        found = self.memory(OUT_BYTES)
+        self.driver.fill(found, 0, OUT_BYTES)
+        return found
+
+    @functools.cached_property
+    def gate(self) -> tuple[Any, Any] | None:
+        """A flag in host memory that a kernel watches: for the host, and for the kernel. Without one, gaps between launches count: they are
+        small beside a batch."""
         try:
-            self.compiled("gate", "gate")
-            self.flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
-            self.flag_there = self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", self.flag, ctypes.c_uint(0))
+            self.kernel("gate", "gate")
+            flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
+            return flag, self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", flag, ctypes.c_uint(0))
         except Exception:
-            self.gated = False
+            return None
 
     def memory(self, size: int) -> Any:
         return self.keep(ctypes.c_uint64, "cuMemFree_v2", "cuMemAlloc_v2", ctypes.c_size_t(size))
@@ -138,11 +138,6 @@ class Card:
         return self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(size), ctypes.c_uint(1))
 
     # -------------------------------------------------------- kernels
-    def kernel(self, module: str, name: str) -> Any:
-        """A kernel, compiled by the driver on first use, and all that it takes to measure it."""
-        self.prepare()
-        return self.compiled(module, name)
-
     def text(self, module: str) -> str:
         """The PTX of a module, where this GPU has its instructions."""
         (version, target, needs), kernels = self.texts[module]
@@ -150,8 +145,9 @@ class Card:
             raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
         return str(bench_ptx.head(version, target) + kernels)
 
-    def compiled(self, module: str, name: str, text: str | None = None, shared: int = 0) -> Any:
-        """`text`: of a module that was made for this GPU; `shared`: bytes of dynamic shared memory that the kernel asks for."""
+    def kernel(self, module: str, name: str, text: str | None = None, shared: int = 0) -> Any:
+        """A kernel, compiled by the driver on first use. `text`: of a module that was made for this GPU; `shared`: bytes of dynamic shared
+        memory that the kernel asks for."""
         if (module, name) not in self.kernels:
             if module not in self.modules:
                 self.modules[module] = self.compile(text or self.text(module), module)
@@ -189,15 +185,16 @@ class Card:
 
     # -------------------------------------------------------- time
     def shut_gate(self, *streams: Any) -> None:
-        if not self.gated:
+        if self.gate is None:
             return
-        ctypes.c_uint32.from_address(self.flag.value).value = 0
+        flag, there = self.gate
+        ctypes.c_uint32.from_address(flag.value).value = 0
         for stream in streams:
-            self.launch(self.kernel("gate", "gate"), 1, 1, "pq", self.flag_there, GATE_LIMIT, stream=stream)
+            self.launch(self.kernel("gate", "gate"), 1, 1, "pq", there, GATE_LIMIT, stream=stream)
 
     def open_gate(self) -> None:
-        if self.gated:
-            ctypes.c_uint32.from_address(self.flag.value).value = 1
+        if self.gate is not None:
+            ctypes.c_uint32.from_address(self.gate[0].value).value = 1
 
     def record(self, event: Any, stream: Any = None) -> None:
         self.driver.call("cuEventRecord", event, stream if stream is not None else self.stream)
@@ -226,7 +223,6 @@ class Card:
         self, queue: Callable[[int], None], during: Callable[[], None] | None = None, *, most: int = 64, warm: float = WARM_SECONDS
     ) -> Samples:
         """Seconds of one piece of queued work: warm up, then the samples."""
-        self.prepare()
         started = time.monotonic()
         once = self.batch(queue, 1)
         while time.monotonic() - started < warm:
@@ -240,10 +236,9 @@ class Card:
 
         `queue` is given the number of the sample, the number of samples while it warms up.
         """
-        self.prepare()
         once = max(self.batch(queue, 1), 1e-5)
         count = max(1, int(sample / once))
-        events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(self.samples + 1)]
+        events = self.more_events(self.samples + 1)
         for _ in range(int(warm / once) + 1):
             queue(self.samples)
         self.record(events[0])
@@ -293,7 +288,6 @@ class Card:
     # -------------------------------------------------------- memory
     def two_buffers(self, wanted: int) -> tuple[Any, Any, int]:
         """Two device buffers that all figures share, as large as wanted and as free memory allows."""
-        self.prepare()
         if not self.buffers:
             free = self.free_now()
             size = min(wanted, free // 8) // MIB * MIB

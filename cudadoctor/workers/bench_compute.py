@@ -149,7 +149,7 @@ class Compute:
             card.launch(kernel, 1, 1, "")
         host = (time.perf_counter() - started) / QUEUED
         self.driver.call("cuStreamSynchronize", card.stream)
-        count = QUEUED if card.gated else 4 * QUEUED
+        count = QUEUED if card.gate else 4 * QUEUED
         seconds = bench_card.Samples([card.batch(lambda _: card.launch(kernel, 1, 1, ""), count) / count for _ in range(card.samples)])
         why = "{} launches queued at once, CUDA events; the call itself took {:.1f} us here, Python included".format(count, host * 1e6)
         return figure(seconds.median * 1e6, 3, seconds, why)
@@ -181,7 +181,6 @@ class Compute:
     def jit_compile(self) -> dict[str, Any]:
         """The driver's compiler on one unrolled kernel, cache switched off."""
         card = self.card
-        card.prepare()
         text = card.text("fp32")
         seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
         return figure(seconds.median * 1e3, 2, seconds, "a kernel of {} lines of PTX".format(text.count("\n")))

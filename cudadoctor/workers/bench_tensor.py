@@ -73,7 +73,6 @@ class Tensor:
         needs = (8, 0) if kind == "fp64" else ptx.KINDS[kind][3][2]
         if self.capability < needs:
             raise bench_card.UnfitError("compute capability {} does not have it".format(card.gpu.capability))
-        card.prepare()
         groups, shared = self.by_groups(kind), 0
         if kind == "fp64":
             hopper = self.capability == ptx.HOPPER
@@ -82,7 +81,7 @@ class Tensor:
             text, each, shared = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0], ptx.GROUPS_SHARED
         else:
             text, each = ptx.rate(kind), 16 * 8 * ptx.ROW // ptx.KINDS[kind][0] * ptx.CHAINS * ptx.ROUNDS
-        kernel = card.compiled("rate_" + kind, "rate", text, shared)
+        kernel = card.kernel("rate_" + kind, "rate", text, shared)
         blocks = card.sm_count * (1 if groups else min(4, card.blocks_per_sm(kernel, ptx.THREADS)))
         workers = blocks * ptx.THREADS // (128 if groups else 32)  # groups or warps, each of which does `each` multiply-adds in a turn
 
@@ -98,13 +97,12 @@ class Tensor:
             return self.operands[1:]
         self.forget()
         card = self.card
-        card.prepare()
         width = ptx.KINDS[kind][0]
         size = next((one for one in SIZES if 3 * one * one * max(width, 4) < card.free_now() // 2), 0)
         if not size:
             raise bench_card.UnfitError("too little free memory on the GPU: {} MiB".format(card.free_now() // MIB))
         a, b, c = (card.memory(size * size * one) for one in (width, width, 4))
-        fill = card.compiled("fill", "fill", ptx.fill())
+        fill = card.kernel("fill", "fill", ptx.fill())
         for buffer, seed in ((a, SEEDS[0]), (b, SEEDS[1])):
             card.launch(fill, 8 * card.sm_count, 256, "pquuu", buffer, size * size * width // 4, seed, *ptx.RANDOM[kind])
         self.driver.fill(c, 0xFF, size * size * 4)
@@ -135,7 +133,7 @@ class Tensor:
         size, a, b, c = self.given(kind)
         row_bytes = size * ptx.KINDS[kind][0]
         shared = products.shared_memory()
-        kernel = card.compiled("product_{}_{}".format(kind, size), "product", products.product(kind, size, row_bytes), shared)
+        kernel = card.kernel("product_{}_{}".format(kind, size), "product", products.product(kind, size, row_bytes), shared)
         maps = [self.tensor_map(buffer, size, row_bytes, ptx.TILE_M) for buffer in (a, b)]
         blocks = card.sm_count // 2 * 2
 

@@ -94,18 +94,14 @@ def import_pynvml() -> Tuple[Any, str, Optional[str]]:
     return pynvml, "pynvml of unknown origin", "%s belongs to no installed distribution nvidia-ml-py" % file
 
 
-def memory(nv: Any, handle: Any, answers: Answers) -> None:
+def memory(nv: Any, handle: Any) -> Dict[str, int]:
     """Version 2 keeps the driver's reserve apart from what programs use; version 1 counts it as used."""
-    info = None
-    if hasattr(nv, "nvmlMemory_v2"):
-        info = answers.ask("memory_v2", lambda: nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2))
-    if info is not None:
-        answers.values["memory_reserved_bytes"] = int(answers.values.pop("memory_v2").reserved)
-    else:
-        info = answers.ask("memory", lambda: nv.nvmlDeviceGetMemoryInfo(handle))
-    answers.values.pop("memory", None)
-    if info is not None:
-        answers.values.update(memory_total_bytes=int(info.total), memory_used_bytes=int(info.used))
+    try:
+        info = nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)
+        more = {"memory_reserved_bytes": int(info.reserved)}
+    except Exception:  # an older binding or driver
+        info, more = nv.nvmlDeviceGetMemoryInfo(handle), {}
+    return dict(more, memory_total_bytes=int(info.total), memory_used_bytes=int(info.used))
 
 
 def mig(nv: Any, handle: Any, answers: Answers) -> None:
@@ -128,7 +124,7 @@ def describe(nv: Any, handle: Any) -> Answers:
     ask("name", lambda: text(nv.nvmlDeviceGetName(handle)))
     ask("uuid", lambda: text(nv.nvmlDeviceGetUUID(handle)))
     ask("compute_capability", lambda: "%d.%d" % tuple(nv.nvmlDeviceGetCudaComputeCapability(handle)))
-    memory(nv, handle, answers)
+    ask("memory", lambda: answers.values.update(memory(nv, handle)))
     mig(nv, handle, answers)
     ask("compute_mode", lambda: COMPUTE_MODES.get(int(nv.nvmlDeviceGetComputeMode(handle))))
     ask("mps_clients", lambda: len(nv.nvmlDeviceGetMPSComputeRunningProcesses(handle)))
@@ -148,7 +144,8 @@ def describe(nv: Any, handle: Any) -> Answers:
     ask("memory_clock_max_mhz", lambda: int(nv.nvmlDeviceGetMaxClockInfo(handle, 2)))
     ask("memory_bus_bits", lambda: int(nv.nvmlDeviceGetMemoryBusWidth(handle)))
     ask("health", lambda: sibling("nvml_health").describe(nv, handle, answers))
-    answers.values.pop("health", None)
+    for group in ("memory", "health"):
+        answers.values.pop(group, None)
     return answers
 
 

@@ -36,7 +36,6 @@ def work(job: Any) -> None:
     memory, duration = job.option("--memory", "256MiB"), float(job.option("--duration", "0"))
     test = sibling("smoke_kernels").Kernels(card, watch, memory=memory, duration=duration)
     try:
-        card.prepare()
         for name, rung, action in test.steps:
             if not carry_out(worker, gpu.index, name, rung, action):
                 return

@@ -71,7 +71,6 @@ class Sustained:
 def load_of(tensor: Any) -> Sustained:
     """The heaviest work that this GPU has a kernel of ours for: BF16 products, else the rate kernels, else FP32."""
     card = tensor.card
-    card.prepare()
     card.clear_out()
     if tensor.capability == ptx.HOPPER:
         launch, size = tensor.launching("bf16")
