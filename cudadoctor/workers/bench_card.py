@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-bench_ptx, copy_steps, RungError = sibling("bench_ptx"), sibling("copy_steps"), sibling("climbing").RungError
+bench_ptx, copy_steps, climbing = sibling("bench_ptx"), sibling("copy_steps"), sibling("climbing")
+RungError, UnfitError = climbing.RungError, climbing.UnfitError
 MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
@@ -26,10 +27,6 @@ ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "
 OUT_BYTES = 4096
 INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED
 HOST_SHARE = 0.8  # of what the host can give that a test takes of shared memory
-
-
-class UnfitError(Exception):
-    """A figure cannot be measured here; the text says why."""
 
 
 class Samples:
@@ -59,8 +56,7 @@ class Card:
         self.modules: dict[str, Any] = {}
         self.compile_seconds: dict[str, float] = {}
         self.kernels: dict[tuple[str, str], Any] = {}
-        self.buffers: list[Any] = []
-        self.buffer_size = 0
+        self.buffers: tuple[Any, Any, int] | None = None
         self.look: Callable[[], dict[str, Any]] | None = None  # asked while the last sample of a figure is under way
         self.seen: dict[str, Any] | None = None
         self.sm_count = int(driver.attribute(16, self.device) or 0)
@@ -293,9 +289,8 @@ class Card:
             size = min(wanted, free // 8) // MIB * MIB
             if size < 2 * MIB:
                 raise UnfitError("too little free memory on the GPU: {} MiB".format(free // MIB))
-            self.buffers = [self.memory(size), self.memory(size)]
-            self.buffer_size = size
-        return self.buffers[0], self.buffers[1], self.buffer_size
+            self.buffers = self.memory(size), self.memory(size), size
+        return self.buffers
 
     def free_now(self) -> int:
         """Bytes of device memory that may be taken. What a GPU shares with the host (Jetson, GB10) is not all for the taking: the kernel

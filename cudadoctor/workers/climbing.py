@@ -38,6 +38,14 @@ class RungError(Exception):
         self.log = ""  # of the driver's compiler
 
 
+class UnfitError(Exception):
+    """A figure cannot be measured, a step not carried out here, which is nobody's fault; the text says why."""
+
+
+class WrongError(Exception):
+    """A kernel computed something else than the CPU, or what was copied is not what was sent; the text says where."""
+
+
 class Capture:
     """Takes over descriptors 1 and 2 and keeps, within bounds, what is written to them. `errors`: where descriptor 2 led before."""
 

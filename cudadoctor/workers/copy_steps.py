@@ -10,19 +10,16 @@ import contextlib
 import ctypes
 import os
 
-from cudadoctor_lines import TYPE_CHECKING, beginning
+from cudadoctor_lines import TYPE_CHECKING, beginning, sibling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+WrongError = sibling("climbing").WrongError
 MIB = 1 << 20
 # GB/s that one lane carries, by its transfer rate in GT/s: (generation, rate after encoding)
 LANES = {2.5: (1, 0.25), 5.0: (2, 0.5), 8.0: (3, 0.985), 16.0: (4, 1.969), 32.0: (5, 3.938), 64.0: (6, 7.56)}
-
-
-class WrongError(Exception):
-    """A kernel gave a wrong result, or what was copied is not what was sent; the text says where."""
 
 
 # ------------------------------------------------------------------ what the machine says

@@ -33,19 +33,12 @@ THREADS = 256
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
 
-found = sibling("numba_found")
+found, climbing = sibling("numba_found"), sibling("climbing")
+WrongError, UnfitError = climbing.WrongError, climbing.UnfitError
 # Set after the import: Numba looks the names that a kernel uses up in its module.
 cuda: Any = None
 math: Any = None
 np: Any = None
-
-
-class WrongError(Exception):
-    """A kernel ran and computed something else than the CPU."""
-
-
-class SkipError(Exception):
-    """A step cannot be carried out here, which is nobody's fault."""
 
 
 class UnseenError(Exception):
@@ -102,7 +95,7 @@ class Smoke:
         """Skip a step whose arrays cannot fit, with room to spare for what is freed later."""
         free = cuda.current_context().get_memory_info()[0]
         if free < size + size // 4:
-            raise SkipError("needs {} MB of device memory, {:.0f} MB are free".format(size // 1000000, free / 1e6))
+            raise UnfitError("needs {} MB of device memory, {:.0f} MB are free".format(size // 1000000, free / 1e6))
 
     def device_print(self) -> None:
         """Sixteen threads print their index, as their owner would see it."""
@@ -282,7 +275,7 @@ def on_gpu(worker: Any, smoke: Smoke, gpu: int, guest: bool) -> dict[str, Any]:
             with cuda.gpus[gpu]:
                 step()
             passed += 1
-        except SkipError as error:
+        except UnfitError as error:
             status, why = "skip", str(error)
         except UnseenError:
             continue

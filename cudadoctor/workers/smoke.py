@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-RungError, UnfitError, WrongError = (
-    sibling("climbing").RungError, sibling("bench_card").UnfitError, sibling("copy_steps").WrongError
-)  # fmt: skip
+climbing = sibling("climbing")
+RungError, UnfitError, WrongError = climbing.RungError, climbing.UnfitError, climbing.WrongError
 
 
 def work(job: Any) -> None:

@@ -83,10 +83,8 @@ def on_gpu(gpu: int, action: Callable[[], str | None]) -> str | None:
     try:
         with cuda.gpus[gpu]:
             return action()
-    except UnfitError:
+    except (UnfitError, rung.WrongError):
         raise
-    except rung.WrongError as error:
-        raise RungError(str(error))
     except Exception:
         raise RungError("\n" + traceback.format_exc())
 
