@@ -131,16 +131,15 @@ def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tupl
     one.gpu.enter()
     try:
         size = min(one.size, other.size)
-        if name == "peer_latency":
+        if name == "peer_both":
+            ways = [beside(one, other, size), beside(other, one, size)]
+        elif name == "peer":
+            ways = [one.card.measure(lambda _: queue(one, other, size), warm=0.004)]
+        else:
             ways = [one.card.measure(lambda _: queue(one, other, SMALL, SMALLS), most=1, warm=0.002)]
+        if unit == "us":
             record["value"] = round(ways[0].median / SMALLS * 1e6, 3)
         else:
-            both = name == "peer_both"
-            ways = (
-                [beside(one, other, size), beside(other, one, size)]
-                if both
-                else [one.card.measure(lambda _: queue(one, other, size), warm=0.004)]
-            )
             record["value"] = round(sum(size / way.median / 1e9 for way in ways), 3)
             if said is None and limit[0] is not None:  # the way through the host is the driver's affair
                 record["limit"] = len(ways) * limit[0]
