@@ -318,10 +318,8 @@ def test_memory_that_grows_stands_for_processes_that_are_not_shown() -> None:
         def processes(self, query: str) -> list[Any]:
             return []
 
-        def call(self, function: str, *arguments: Any) -> bool:
-            if function == "nvmlDeviceGetMemoryInfo":
-                arguments[1]._obj[2], arguments[1]._obj[0] = self.bytes_now, 8 << 30
-            return function == "nvmlDeviceGetMemoryInfo"
+        def ask(self, kind: Any, function: str, *_: Any) -> Any:
+            return kind(used=self.bytes_now, total=8 << 30) if function == "nvmlDeviceGetMemoryInfo" else None
 
         def percent(self) -> None:
             return None

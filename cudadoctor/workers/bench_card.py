@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import time
 
 from cudadoctor_lines import TYPE_CHECKING, sibling
@@ -37,6 +36,17 @@ class Samples:
         self.middle = seconds.index(self.all[len(self.all) // 2])  # which of them is the median
         self.median = max(self.all[len(self.all) // 2], 1e-12)
         self.spread = round((self.all[-1] - self.all[0]) / self.median, 4)
+
+
+class Once:
+    """A property that is made when it is first asked for. Python has its own from 3.8 on."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.make = make
+
+    def __get__(self, owner: Any, _: Any) -> Any:
+        value = owner.__dict__[self.make.__name__] = self.make(owner)
+        return value
 
 
 def figure(value: float, digits: int, seconds: Samples, why: str | None = None, **more: Any) -> dict[str, Any]:
@@ -82,30 +92,30 @@ class Card:
                 self.driver.tried(entry[0], handle)
                 return
 
-    @functools.cached_property
+    @Once
     def stream(self) -> Any:
         return self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", ctypes.c_uint(1))  # CU_STREAM_NON_BLOCKING
 
-    @functools.cached_property
+    @Once
     def second(self) -> Any:
         """Another stream."""
         return self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", ctypes.c_uint(1))
 
-    @functools.cached_property
+    @Once
     def events(self) -> list[Any]:
         return self.more_events(3)
 
     def more_events(self, count: int) -> list[Any]:
         return [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(count)]
 
-    @functools.cached_property
+    @Once
     def out(self) -> Any:
         """The small buffer in which kernels leave what they counted."""
         found = self.memory(OUT_BYTES)
         self.driver.fill(found, 0, OUT_BYTES)
         return found
 
-    @functools.cached_property
+    @Once
     def gate(self) -> tuple[Any, Any] | None:
         """A flag in host memory that a kernel watches: for the host, and for the kernel. Without one, gaps between launches count: they are
         small beside a batch."""
