@@ -2,7 +2,8 @@
 
 One line for each process that is no kernel thread. What a process holds open, its command line and its control group are read
 only where they matter: for those that hold a device, and for those that may be left over from a job that ended.
-On Windows, which has no /proc, psutil says who there is, and nobody says what each holds open.
+psutil names the processes; where it cannot be imported, /proc is read directly. On Windows, which has no /proc, psutil alone says who
+there is, and nobody says what each holds open.
 
 Options: `--doctor PID` leaves out that process and all it started (default: the parent); `--device-prefix PATH` says what a
 device's path begins with; `--looks N` how often a passing state is looked at again.
@@ -53,7 +54,7 @@ def name_of(uid: int) -> str:
         return str(uid)
 
 
-def process_table() -> Dict[int, Entry]:
+def table_from_proc() -> Dict[int, Entry]:
     ticks = os.sysconf("SC_CLK_TCK")
     boot = next((int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("btime ")), None)
     names: Dict[int, Optional[str]] = {}
@@ -69,6 +70,27 @@ def process_table() -> Dict[int, Entry]:
         began = boot + int(fields[19]) / ticks if boot is not None else None
         table[pid] = {"pid": pid, "ppid": int(fields[1]), "user": names[uid], "uid": uid, "start_time": began}
     return table
+
+
+def table_from_psutil(psutil: Any) -> Dict[int, Entry]:
+    table: Dict[int, Entry] = {}
+    for process in psutil.process_iter(["ppid", "username", "uids", "create_time"]):
+        found = process.info
+        if found["uids"] is not None:  # None: it ended meanwhile
+            began, uid = found["create_time"], found["uids"].real
+            table[process.pid] = {"pid": process.pid, "ppid": found["ppid"], "user": found["username"], "uid": uid, "start_time": began}
+    return table
+
+
+def process_table() -> Tuple[Dict[int, Entry], str, Optional[str]]:
+    """The processes, who named them, and why not psutil."""
+    try:
+        import psutil
+
+        return table_from_psutil(psutil), "psutil %s" % psutil.__version__, None
+    except BaseException as error:  # a broken module may even call sys.exit
+        wrong = ("psutil: %s: %s" % (type(error).__name__, error))[:COMMAND_LIMIT]
+    return table_from_proc(), "/proc", wrong
 
 
 def add_stat(table: Dict[int, Entry]) -> Dict[int, Entry]:
@@ -232,7 +254,7 @@ def main() -> None:
         on_windows(doctor)
         return
     prefix = option(sys.argv, "--device-prefix", DEVICE_PREFIX)
-    table = process_table()
+    table, provider, wrong = process_table()
     family = doctors_own(add_stat(table), doctor)
     leave_what_lasts(table, family, prefix)
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
@@ -247,7 +269,7 @@ def main() -> None:
             entry["command"] = (command_line(pid) or "[%s]" % entry["name"])[:COMMAND_LIMIT]
             entry["service"] = in_service(pid)
         tell(entry, own=entry["uid"] == os.getuid())
-    emit("processes", provider="/proc", provider_error=None, complete=complete)
+    emit("processes", provider=provider, provider_error=wrong, complete=complete)
 
 
 if __name__ == "__main__":
