@@ -1,4 +1,4 @@
-"""Every regular expression of the project: of Python modules, wherever it stands in them, and of the causes' TOML."""
+"""Every regular expression of the project: of Python modules, wherever it stands in them, and of TOML."""
 
 from __future__ import annotations
 
@@ -93,9 +93,14 @@ def of_systems() -> Iterator[Found]:
     yield from _held([*names.forms.values(), *(form for form, _ in names.kernels)], "tables/distributions.toml", set())
 
 
+def of_conditions() -> Iterator[Found]:
+    """As knowledge/wording.py compiles them."""
+    yield from _held(load().conditions, "tables/conditions.toml", set())
+
+
 def every() -> list[Found]:
     """Each expression once, under the first name that it has."""
     found: dict[tuple[str, int], Found] = {}
-    for one in (*of_python(), *of_causes(), *of_systems()):
+    for one in (*of_python(), *of_causes(), *of_systems(), *of_conditions()):
         found.setdefault((one.pattern, one.flags), one)
     return sorted(found.values(), key=lambda one: (one.where, one.pattern))

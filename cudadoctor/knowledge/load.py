@@ -295,6 +295,9 @@ class Knowledge:
     # ------------------------------------------------------------ what texts show and people write
     circumstances = part_of("circumstances", "circumstance", tuple[wording.Circumstance, ...])
     placeholder_words = part_of("placeholders", "words", dict[str, str])
+    _conditions = table_of("conditions", wording.Conditions)
+    # Of recipes, where lines alone meet them.
+    conditions: cached_property[dict[str, dict[str, re.Pattern[str]]]] = cached_property(lambda self: self._conditions.compiled())
     discourse = table_of("discourse", wording.Discourse)
     lexicon = table_of("lexicon", wording.Lexicon)
     experiments = table_of("experiments", Experiments)

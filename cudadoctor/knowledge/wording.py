@@ -1,5 +1,6 @@
 """The rows of tables/circumstances.toml, lexicon.toml and discourse.toml as typed values: what a text shows beside messages, what people
-write of a failure, and of the matter itself. And of placeholders.toml: what a step says of a value that is not known.
+write of a failure, and of the matter itself. And of placeholders.toml: what a step says of a value that is not known; of conditions.toml:
+by which words a finding's lines tell where its steps are done.
 """
 
 from __future__ import annotations
@@ -49,6 +50,18 @@ class Lexicon(Table, frozen=True, kw_only=True):
     def listed(self, words: Words) -> tuple[str, ...]:
         """KeyError where no list has this name."""
         return self.words[words] if isinstance(words, str) else words
+
+
+class Conditions(Table, frozen=True, kw_only=True):
+    """Patterns by what they say of a finding's place."""
+
+    says: dict[str, str]
+    engines: dict[str, str]
+    frameworks: dict[str, str]
+
+    def compiled(self) -> dict[str, dict[str, re.Pattern[str]]]:
+        kinds = {"says": self.says, "engines": self.engines, "frameworks": self.frameworks}
+        return {kind: {name: lazy(pattern) for name, pattern in named.items()} for kind, named in kinds.items()}
 
 
 class Discourse(Table, frozen=True, kw_only=True):

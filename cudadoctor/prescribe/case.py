@@ -12,23 +12,27 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.numba_rows import NumbaRelease
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Finding
+from cudadoctor.model.recipe import Cause
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
     DRIVER_PACKAGES,
     ENVIRONMENT,
     FRAMEWORKS,
     LADDER,
+    LOADED_DRIVER,
     NVML,
     PROCESSES,
     PYTHON,
+    SETTING,
     SMI,
     USER,
     Package,
     Process,
     PythonEnvironment,
     SetIn,
+    Setting,
 )
-from cudadoctor.model.version import CudaVersion, ToolkitVersion
+from cudadoctor.model.version import CudaVersion, ModuleVersion, ToolkitVersion
 from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.gpus import Driver, Gpus, Need
 
@@ -100,6 +104,25 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def quotes(self, form: re.Pattern[str]) -> bool:
         """Whether one of the finding's quotes has this form."""
         return any(form.search(quote.text) for quote in self.root.evidence)
+
+    def says(self, form: re.Pattern[str], *beside: str) -> bool:
+        """A quoted line says this, or what was taken from it: a long line is quoted in part only. `beside`: what else counts."""
+        return any(form.search(words) for words in (*(quote.text for quote in self.root.evidence), *self.values.values(), *beside))
+
+    @property
+    def setting(self) -> Setting:
+        """What a text says of the place where programs run."""
+        return self.get(SETTING) or Setting()
+
+    @property
+    def cause(self) -> Cause:
+        return self.knowledge.cause(self.root.cause)
+
+    @property
+    def module(self) -> ModuleVersion | None:
+        """The version of the kernel module that is loaded."""
+        loaded, smi = self.get(LOADED_DRIVER), self.get(SMI)
+        return loaded.version if loaded is not None else smi.module if smi is not None else None
 
     @property
     def packages(self) -> tuple[Package, ...]:

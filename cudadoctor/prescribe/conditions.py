@@ -1,7 +1,8 @@
 """The conditions that a recipe's step may ask for (`when`, several separated by blanks: all must hold).
 
-A word of `when` is the name of a condition; `has:cuda_home`, where that placeholder has a value here; `value:nvpl` or
-`value:setting=no-cgroups`, where the finding has that value; and `!` before any of these turns it round.
+A word of `when` is the name of a condition: here, of facts, or of tables/conditions.toml, of the finding's words; `has:cuda_home`, where
+that placeholder has a value here; `value:nvpl` or `value:setting=no-cgroups`, where the finding has that value; and `!` before any of
+these turns it round.
 Where a fact is not known the condition takes the side that is written here: a step that does no harm is offered, one that may is not.
 """
 
@@ -29,28 +30,24 @@ from cudadoctor.model.values import (
     USER,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip, processes
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, recovery, settings
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.families import OF_REPOSITORY
-from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
-from cudadoctor.prescribe.places import PLACES, SLURM_WORDS, evidence, setting
-from cudadoctor.prescribe.recovery import RECOVERY
-from cudadoctor.prescribe.settings import SETTINGS
 
 _BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
     "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",
 )  # fmt: skip
-
-
 _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
-
-# The driver's branch fits and its kernel modules are of the wrong kind.
-_OTHER_FLAVOUR = ("open-modules", "proprietary-modules")
+_BUILD = lazy(
+    r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
+    r"|error while loading shared libraries|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
+)
+_NUMBA = lazy(r"(?i)numba|nvvm")
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -66,7 +63,7 @@ def _holds(word: str, case: Case) -> bool:
     if kind == "value":
         name, equals, wanted = name.partition("=")
         return case.value(name) == wanted if equals else case.value(name) is not None
-    return CONDITIONS[word](case)
+    return CONDITIONS[word](case) if word in CONDITIONS else case.says(case.knowledge.conditions["says"][word])
 
 
 # ---------------------------------------------------------------- the driver
@@ -74,11 +71,9 @@ def installed_branches(case: Case) -> tuple[int, ...]:
     found: list[int] = []
     for package in case.packages:
         named = _BRANCH_IN_NAME.match(package.name)
-        if named is not None:
-            found.append(int(named[1]))
-        elif package.name in _UNVERSIONED:
-            number = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
-            found += [int(number[1])] if number is not None else []
+        if named is None and package.name in _UNVERSIONED:
+            named = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
+        found += [int(named[1])] if named is not None else []
     built = (entry for entry in case.get(DKMS) or () if entry.module.startswith("nvidia") and entry.state.startswith("installed"))
     return (*found, *(int(entry.version[:3]) for entry in built if re.match(r"\d{3}\.", entry.version)))
 
@@ -89,51 +84,28 @@ def _driver_wanted(case: Case) -> bool:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
-    wrong = case.knowledge.cause(case.root.cause).driver
-    if wrong == "newer-branch":
-        return _newer_driver_wanted(case)
-    if wrong in _OTHER_FLAVOUR:
+    installed, wrong = installed_branches(case), case.cause.driver
+    if wrong == "newer-branch":  # the newest driver that fits is newer than the installed one, or nobody knows
+        return not installed or case.driver.branch is None or case.driver.branch > max(installed)
+    if wrong in ("open-modules", "proprietary-modules"):  # the branch fits and its kernel modules are of the wrong kind
         return True
-    return not (any(case.need.fits(branch) for branch in installed_branches(case)) or _current_layered(case))
-
-
-def _current_layered(case: Case) -> bool:
-    """A list without versions names the package of the current branch, and that one drives these GPUs."""
-    return case.need.high is None and any(
-        package.name in _UNVERSIONED and not package.version and not package.state.startswith("h") for package in case.packages
-    )
+    # A list without versions names the package of the current branch, and that one may drive these GPUs.
+    layered = (package for package in case.packages if package.name in _UNVERSIONED and not package.version)
+    current = case.need.high is None and any(not package.state.startswith("h") for package in layered)
+    return not current and not any(case.need.fits(branch) for branch in installed)
 
 
 def _other_build(case: Case) -> bool:
     """Another build of what was installed serves this driver: no root, no restart."""
-    if frameworks.framework(case) is not None:
-        return (
-            frameworks.torch_index(case) is not None if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case) is not None
-        )
-    return _toolkit_pin(case) and (case.python is not None or (case.cuda is not None and managers.manager(case) is not None))
+    if frameworks.framework(case) is None:
+        return _toolkit_pin(case) and (case.python is not None or (case.cuda is not None and managers.manager(case) is not None))
+    build = frameworks.torch_index(case) if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case)
+    return build is not None
 
 
 def _windows_driver(case: Case) -> bool:
     """The driver is the one of Windows: there, and in WSL."""
     return case.windows or case.system.wsl
-
-
-def _newer_driver_wanted(case: Case) -> bool:
-    """The newest driver that fits is newer than the installed one, or nobody knows."""
-    installed = installed_branches(case)
-    return not installed or case.driver.branch is None or case.driver.branch > max(installed)
-
-
-def _repository_there(case: Case) -> bool:
-    return any(package.name in OF_REPOSITORY.get(case.system.family or "", ()) for package in case.packages)
-
-
-def _origin(name: str) -> Condition:
-    return lambda case: case.driver.origin == name
-
-
-def _family(name: str) -> Condition:
-    return lambda case: case.system.family == name
 
 
 # ---------------------------------------------------------------- device files
@@ -149,8 +121,8 @@ def _uvm_stale(case: Case) -> bool:
 
 def _module_on_disk(case: Case) -> bool:
     """A module that is taken out can be loaded again: its file for the running kernel is there."""
-    files, kernel = case.get(MODULE_FILES), case.get(KERNEL)
-    return kernel is not None and any(file.kernel == kernel.release for file in files or ())
+    kernel = case.get(KERNEL)
+    return kernel is not None and any(file.kernel == kernel.release for file in case.get(MODULE_FILES) or ())
 
 
 def _libraries_not_packaged(case: Case) -> bool:
@@ -164,8 +136,7 @@ def _node_group(case: Case) -> bool:
     """The files have a group of their own that may read and write."""
     nodes = case.get(DEVICE_NODES)
     mode = case.value("mode") or next((node.mode for node in (nodes.nodes if nodes is not None else ()) if node.path == "/dev/nvidia0"), "")
-    group = case.value("group") or node_group(case)
-    return group not in (None, "root", "0") and mode[4:6] == "rw"
+    return (case.value("group") or node_group(case)) not in (None, "root", "0") and mode[4:6] == "rw"
 
 
 # ---------------------------------------------------------------- libraries and toolkit
@@ -175,37 +146,18 @@ def _libcuda_on_disk(case: Case) -> bool:
     return here or (cache is not None and bool(cache.find("libcuda.so"))) or case.value("path") is not None
 
 
-_BUILD = lazy(
-    r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
-    r"|error while loading shared libraries|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
-)
-
-
-def _for_numba(case: Case) -> bool:
-    """No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there."""
-    return case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None
-
-
-_NUMBA = lazy(r"(?i)numba|nvvm")
-_TRITON = lazy(r"(?i)triton")
-
-
 def _numba(case: Case) -> bool:
     """Numba is what compiles here: the text shows it, or the machine has it. A text that shows none speaks of another compiler."""
-    told = any(quote.source == "text" for quote in case.root.evidence)
     here = case.python is not None and case.python.package("numba") is not None
-    return here or not told or case.quotes(_NUMBA) or (frameworks.told(case, "numba-shown") and not case.quotes(_BUILD))
+    return here or not case.told_by_text or case.quotes(_NUMBA) or ("numba-shown" in case.setting.words and not case.quotes(_BUILD))
 
 
 def _toolkit_packaged(case: Case) -> bool:
     """NVIDIA's repository for this release, or the distribution's own, has the toolkit that GPU and driver ask for, and it is not here."""
     known = placeholders(case)
-    there = "nvcc_folder" in known and "install-nvcc" in case.knowledge.cause(case.root.cause).recipes
+    there = "nvcc_folder" in known and "install-nvcc" in case.cause.recipes
     found = "toolkit_package" in known and ("nvidia_repository" in known or case.system.toolkit is not None)
     return found and not there and not frameworks.on_jetson(case) and case.system.image is None
-
-
-_CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
 
 
 def _tileiras_knows(case: Case) -> bool:
@@ -242,47 +194,50 @@ def _python_outdated(case: Case) -> bool:
     return stack is not None and outdated(case, stack)
 
 
-def _of(name: str) -> Condition:
-    return lambda case: frameworks.speaks_of(case, name)
+def _by_file(key: str) -> Condition:
+    """A file of Numba's settings holds this key."""
 
+    def by_file(case: Case) -> bool:
+        stated = (case.value("path") or "").endswith((".yaml", ".yml"))
+        return stated or (case.python is not None and any(key in line.text.lower() for line in case.python.numba_config))
 
-def _config_line(case: Case, key: str) -> bool:
-    stated = (case.value("path") or "").endswith((".yaml", ".yml"))
-    lines = case.python.numba_config if case.python is not None else ()
-    return stated or any(key in line.text.lower() for line in lines)
+    return by_file
 
 
 def _by_variable(variable: str, key: str) -> Condition:
     """The variable is set, or no file is known to set it."""
-    return lambda case: case.variable(variable) is not None or not _config_line(case, key)
+    by_file = _by_file(key)
+    return lambda case: case.variable(variable) is not None or not by_file(case)
 
 
-# ---------------------------------------------------------------- schedulers and rights
-def _scheduler(*names: str) -> Condition:
-    return lambda case: any(case.variable(name) is not None for name in names)
-
-
-SLURM, PBS, LSF = _scheduler("SLURM_JOB_ID", "SLURM_JOBID"), _scheduler("PBS_JOBID"), _scheduler("LSB_JOBID")
-
-
+# ---------------------------------------------------------------- rights
 def _is_root(case: Case) -> bool:
     """Root of a container too."""
     user = case.get(USER)
     return user is not None and user.uid == 0
 
 
-def _lacks(capability: int) -> Condition:
+def _lacks(case: Case, capability: int) -> bool:
     """Root's rights of the machine are known not to be here, as in most containers."""
-
-    def lacks(case: Case) -> bool:
-        held = case.get(CAPABILITIES)
-        return held is not None and capability not in held
-
-    return lacks
+    held = case.get(CAPABILITIES)
+    return held is not None and capability not in held
 
 
-def _either(*conditions: Condition) -> Condition:
-    return lambda case: any(condition(case) for condition in conditions)
+# ---------------------------------------------------------------- all of them
+def _origin(name: str) -> Condition:
+    return lambda case: case.driver.origin == name
+
+
+def _family(*names: str) -> Condition:
+    return lambda case: case.system.family in names
+
+
+def _of(name: str) -> Condition:
+    return lambda case: frameworks.speaks_of(case, name)
+
+
+def _scheduler(name: str) -> Condition:
+    return lambda case: places.scheduler(case) == name
 
 
 CONDITIONS: dict[str, Condition] = {
@@ -290,40 +245,32 @@ CONDITIONS: dict[str, Condition] = {
     "driver-chosen": lambda case: case.driver.chosen,
     # Where no package is known the same step says in words what to install.
     "archive": lambda case: case.driver.origin in (None, "archive"),
-    "aur": _origin("aur"),
-    "stream": _origin("stream"),
-    "parts": _origin("parts"),
+    **{name: _origin(name) for name in ("aur", "stream", "parts", "pinned", "image")},
     "locked": _origin("lock"),
     "from-nvidia": _origin("nvidia"),
-    "pinned": _origin("pinned"),
-    "image": _origin("image"),
     "in-configuration": _origin("nixos"),
     "by-tool": _origin("tool"),
     "windows-driver": _windows_driver,
-    "repository-there": _repository_there,
+    "repository-there": lambda case: any(one.name in OF_REPOSITORY.get(case.system.family or "", ()) for one in case.packages),
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
     # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
     "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),
     # Files in /etc and packages are changed by hand: neither NixOS nor a system that is an image.
     "own-files": lambda case: case.system.family != "nixos" and case.system.image is None,
     "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
-    "rhel": _family("rhel"),
-    "debian": _family("debian"),
-    "suse": _family("suse"),
-    "arch": _family("arch"),
-    "nixos": _family("nixos"),
+    **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
+    "apt": _family("debian", "ubuntu"),
     "layered-image": lambda case: case.system.image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",
     "transactional": lambda case: case.system.image == "transactional-update",
-    "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
     # Docker's repository for RHEL is found by the release's number, which its rebuilds share.
     "docker-ce": lambda case: case.system.family == "rhel" and case.system.id in _REBUILDS,
     # The driver's libraries are from the AUR, which pacman does not know.
     "of-aur": lambda case: case.system.family == "arch" and placeholders(case).get("library_packages") != ("nvidia-utils",),
     # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
-    "nodes-forbidden": _lacks(CAP_MKNOD),
-    "root-asked-for-modes": lambda case: _is_root(case) and _lacks(CAP_DAC_OVERRIDE)(case),
+    "nodes-forbidden": lambda case: _lacks(case, CAP_MKNOD),
+    "root-asked-for-modes": lambda case: _is_root(case) and _lacks(case, CAP_DAC_OVERRIDE),
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
     "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,
@@ -336,7 +283,7 @@ CONDITIONS: dict[str, Condition] = {
     "path-split": lambda case: "kept" in case.values,
     "kept-nothing": lambda case: case.values.get("kept") == "",
     "compat-in-loader": _compat_in_loader,
-    "newer-driver": lambda case: case.knowledge.cause(case.root.cause).driver in ("newer-branch", "newer-cuda"),
+    "newer-driver": lambda case: case.cause.driver in ("newer-branch", "newer-cuda"),
     "toolkits-known": lambda case: case.told(TOOLKITS),
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
@@ -344,7 +291,6 @@ CONDITIONS: dict[str, Condition] = {
     "pixi": lambda case: managers.manager(case) == "pixi",
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
-    "failed-at-resume": lambda case: "failed at resume" in case.words,
     "conda-toolkit": _conda_toolkit,
     "old-cudatoolkit": _old_cudatoolkit,
     "toolkit-pin": _toolkit_pin,
@@ -352,12 +298,9 @@ CONDITIONS: dict[str, Condition] = {
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
     **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
     "of-none": lambda case: frameworks.framework(case) is None,
-    "for-numba": _for_numba,
+    # No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there.
+    "for-numba": lambda case: case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None,
     "numba": _numba,
-    "of-triton": lambda case: case.quotes(_TRITON),
-    "cache-of-engine": evidence(r"for the cache blocks|(?i:kv cache)|--mem-fraction-static"),
-    "of-ptxas": evidence(r"\bptxas\b"),
-    "of-extension": evidence(r"undefined symbol: _Z\w{0,200}?(?:2at\d|3c10|5torch|4c10d)|xFormers (?:can't load|was built for)"),
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,
     # Of mixed toolkits only a build for PyTorch says which one is wanted.
@@ -365,28 +308,26 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch": pip.torch_of_pip,
     # Of a text's environment nobody knows which PyTorch is in it.
     "pip-torch-possible": lambda case: (
-        case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
+        case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
     ),
-    "cpuonly-listed": lambda case: frameworks.told(case, "cpuonly"),
+    "cpuonly-listed": lambda case: "cpuonly" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
-    # The error is in the C library's own headers: another compiler does not help.
-    "libc-clash": lambda case: case.quotes(_CLASH),
     # A requirement was handed on, or the message speaks of NumPy.
     "fitting-known": lambda case: case.value("requirement") is not None or "numpy" in case.words.lower(),
     "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
-    "simulator-by-file": lambda case: _config_line(case, "enable_cudasim"),
+    "simulator-by-file": _by_file("enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
-    "cuda-disabled-by-file": lambda case: _config_line(case, "disable_cuda"),
-    "slurm": _either(SLURM, SLURM_WORDS),
-    "pbs": PBS,
-    "lsf": LSF,
+    "cuda-disabled-by-file": _by_file("disable_cuda"),
+    "slurm": lambda case: places.scheduler(case) == "Slurm" or places.speaks_of_slurm(case),
+    "pbs": _scheduler("PBS"),
+    "lsf": _scheduler("LSF"),
     "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,
     "default-gpu-free": lambda case: free_gpu.default_free(case) is not None,
     **processes.CONDITIONS,
     **kernel_module.CONDITIONS,
-    **PLACES,
-    **SETTINGS,
-    **OF_ONE_RECIPE,
-    **RECOVERY,
+    **places.CONDITIONS,
+    **settings.CONDITIONS,
+    **one_recipe.CONDITIONS,
+    **recovery.CONDITIONS,
 }

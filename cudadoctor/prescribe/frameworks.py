@@ -6,25 +6,12 @@ import re
 
 from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, SETTING, TEGRA, TOOLKITS
+from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TEGRA, TOOLKITS
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.shells import Found
 
-# The first whose words stand in the finding's lines. PyTorch last: its name stands in the lines of those that build on it.
-_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("jax", lazy(r"(?i)\bjax|xla_bridge|GpuAllocatorConfig|instances of gpu|GPU/TPU found")),
-    ("onnxruntime", lazy(r"(?i)onnx|ExecutionProvider|provider_bridge_ort")),
-    (
-        "tensorflow",
-        lazy(r"(?i)tensorflow|dso_loader|dlopen some GPU|registering GPU dev|device appears to be a GPU|Loaded runtime CuDNN|tf\."),
-    ),
-    ("cupy", lazy(r"(?i)cupy")),
-    ("ctranslate2", lazy(r"(?i)ctranslate2|whisper|is not found or cannot be loaded|Could not locate c")),
-    ("bitsandbytes", lazy(r"(?i)bitsandbytes|CUDA[ _]SETUP")),
-    ("torch", lazy(r"(?i)torch|version that was used to compile")),
-)
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
@@ -34,20 +21,12 @@ UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served wher
 
 def framework(case: Case) -> str | None:
     """The framework that the finding speaks of, None where no line names one."""
-    stated = case.value("framework")
-    if stated is not None:
-        return stated
-    return named_in(case) or ("torch" if case.get(FRAMEWORKS) is not None or told(case, "torch-shown") else None)
-
-
-def told(case: Case, kind: str) -> bool:
-    """Whether the user's text shows this circumstance."""
-    setting = case.get(SETTING)
-    return setting is not None and kind in setting.words
+    shown = "torch" if case.get(FRAMEWORKS) is not None or "torch-shown" in case.setting.words else None
+    return case.value("framework") or named_in(case) or shown
 
 
 def named_in(case: Case) -> str | None:
-    return next((name for name, pattern in _WORDS if pattern.search(case.words)), None)
+    return next((name for name, form in case.knowledge.conditions["frameworks"].items() if case.quotes(form)), None)
 
 
 def speaks_of(case: Case, name: str) -> bool:
@@ -94,7 +73,7 @@ _L4T = lazy(r"# R(\d{2}) \(release\), REVISION: (\d{1,2})")
 def on_jetson(case: Case) -> bool:
     """A Jetson whose wheels are its own."""
     release = _jetson_linux(case)
-    return (case.get(TEGRA) is True or told(case, "jetson")) and (release is None or release[0] < OF_SERVERS_FROM)
+    return (case.get(TEGRA) is True or "jetson" in case.setting.words) and (release is None or release[0] < OF_SERVERS_FROM)
 
 
 def _jetson_linux(case: Case) -> tuple[int, int] | None:

@@ -13,7 +13,6 @@ import re
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, Package
-from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -53,7 +52,7 @@ def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
 
 def _without_builder(case: Case) -> bool:
     """There is no dkms, and no package that would bring it. Fedora has akmods for it, and SUSE's packages link their modules."""
-    missing = case.absent(DKMS) or frameworks.told(case, "no-dkms")
+    missing = case.absent(DKMS) or "no-dkms" in case.setting.words
     return missing and case.system.family not in ("fedora", "suse") and not any(_BUILDER.search(package.name) for package in case.packages)
 
 
@@ -99,7 +98,7 @@ def _loads_now(case: Case) -> bool:
 def _stays(case: Case) -> bool:
     """The module on disk is the one that is loaded: a restart loads it again, and the user may have seen that."""
     loaded = case.get(LOADED_DRIVER)
-    return loaded is not None and (_on_disk(case) == {loaded.version.text} or frameworks.told(case, "restarted"))
+    return loaded is not None and (_on_disk(case) == {loaded.version.text} or "restarted" in case.setting.words)
 
 
 def _on_disk(case: Case) -> set[str]:
@@ -166,22 +165,13 @@ def values(case: Case) -> Found:
     )
 
 
-def _dkms_listed(case: Case) -> bool:
-    """DKMS has the module, so whoever installed it gave it to DKMS."""
-    entries = case.get(DKMS)
-    return bool(entries)
-
-
 _HOLDS_MODULE = lazy(r"-kmp-|^kmod-nvidia-(?!open-dkms|latest-dkms)")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
-_COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
 
 CONDITIONS: dict[str, Condition] = {
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
-    # The compiler got as far as an error of the source, or make into the headers' own scripts: they are there.
-    "compiled-with-headers": lambda case: case.quotes(_COMPILED),
     "module-waits-for-restart": _waits_for_restart,
-    "dkms-listed": _dkms_listed,
+    "dkms-listed": lambda case: len(case.get(DKMS) or ()) > 0,  # so whoever installed the module gave it to DKMS
     "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)),
     "module-stays": _stays,
     "module-loads-now": _loads_now,

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from math import prod
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LAUNCH, NVML, SLURM_CLIENT, SMI, Launch, Launcher
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.places import SLURM_WORDS, evidence, setting
+from cudadoctor.prescribe.places import speaks_of_slurm
 from cudadoctor.prescribe.shells import Found
 
 MOST_THREADS = 1024  # of a block, for every GPU from Fermi on (CUDA C++ Programming Guide, appendix Compute Capabilities)
 FITTING = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}  # blocks of 256 threads: they fit whatever registers the kernel takes
 _COLAB = ("COLAB_GPU", "COLAB_RELEASE_TAG", "COLAB_BACKEND_VERSION")
 _KAGGLE = ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_URL_BASE", "KAGGLE_CONTAINER_NAME")
-_SPEAKS_OF_COLAB, _SPEAKS_OF_KAGGLE = evidence(r"google\.colab|(?<!\w)/content/"), evidence(r"/kaggle/")
-_MAC = evidence(r"macOS|Darwin|MacBook|\bMac OS\b|Apple M\d|/Users/")
+_SPEAKS_OF_COLAB, _SPEAKS_OF_KAGGLE = lazy(r"google\.colab|(?<!\w)/content/"), lazy(r"/kaggle/")
+_MAC = lazy(r"macOS|Darwin|MacBook|\bMac OS\b|Apple M\d|/Users/")
 
 
 def values(case: Case) -> Found:
@@ -73,7 +74,7 @@ def _gpu_count(case: Case) -> int | None:
 
 def _too_many(case: Case) -> Launcher | None:
     """The command that starts more processes than there are GPUs."""
-    launcher, count = setting(case).launcher, _gpu_count(case)
+    launcher, count = case.setting.launcher, _gpu_count(case)
     return launcher if launcher is not None and count is not None and launcher.processes > count else None
 
 
@@ -85,7 +86,7 @@ def other_gpus(case: Case) -> str | None:
     if case.values.get("adapters"):
         return case.values["adapters"] if set((case.value("makers") or "").split(",")) & set(gpus) else None
     named = [maker.name for maker in makers if maker.kind == "gpu" and any(word in case.words for word in maker.words)]
-    if _MAC(case) and "Apple" not in named:
+    if case.says(_MAC) and "Apple" not in named:
         named.append("Apple")
     return f"GPUs of {' and '.join(named)}" if named else None
 
@@ -94,15 +95,15 @@ def _slurm(case: Case) -> bool:
     """Slurm's programs are here, or its variables: a login node, or a node whose jobs get no GPU."""
     environment = case.get(ENVIRONMENT)
     variables = environment.variables if environment is not None else {}
-    told = SLURM_WORDS(case) or "slurm" in setting(case).words
+    told = speaks_of_slurm(case) or "slurm" in case.setting.words
     return told or case.get(SLURM_CLIENT) is not None or any(name.startswith("SLURM_") for name in variables)
 
 
-OF_ONE_RECIPE: dict[str, Condition] = {
+CONDITIONS: dict[str, Condition] = {
     "launch-refused": lambda case: _refused(case) is not None,
     "more-processes-than-gpus": lambda case: _too_many(case) is not None,
     "other-gpus": lambda case: other_gpus(case) is not None,
     "slurm-client": _slurm,
-    "colab": lambda case: any(case.variable(name) is not None for name in _COLAB) or _SPEAKS_OF_COLAB(case),
-    "kaggle": lambda case: any(case.variable(name) is not None for name in _KAGGLE) or _SPEAKS_OF_KAGGLE(case),
+    "colab": lambda case: any(case.variable(name) is not None for name in _COLAB) or case.says(_SPEAKS_OF_COLAB),
+    "kaggle": lambda case: any(case.variable(name) is not None for name in _KAGGLE) or case.says(_SPEAKS_OF_KAGGLE),
 }

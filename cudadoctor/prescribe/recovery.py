@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS, GpuDetails, NvmlGpu
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.places import evidence
 
 NONE = "none"
 REBOOTS = ("node-reboot", "system-reboot")
 _NVML = "NVML_GPU_RECOVERY_ACTION_"
 _CHANGED = lazy(r"recovery action changed from .{1,60}? to 0x[0-9a-f]{1,4} \((?P<words>[\w ]{2,40})\)")
 _REMAP_FAILED = lazy(r"row remapping failed|Remapping Failure Occurred\s{0,60}: Yes|\bXid \([^)\n]{1,40}\): {0,2}64\b")
-_NO_FIRMWARE = lazy(r"Direct firmware load for nvidia/|No firmware image found")
+_SWITCHES = ("prime", "supergfxctl", "system76", "envycontrol", "bbswitch")  # tools that switch a laptop's second GPU off
 
 
 def needed(case: Case) -> str | None:
@@ -83,25 +82,11 @@ def gsp_can_be_off(case: Case) -> bool:
     return loaded is not None and loaded.flavour == "proprietary" and all(row.open_modules != "required" for row in case.gpus.architectures)
 
 
-# The tools that switch a laptop's second GPU off.
-_PRIME, _SUPERGFX = evidence(r"prime-select"), evidence(r"supergfxctl|dgpu_disabled")
-_SYSTEM76, _ENVYCONTROL = evidence(r"system76-power"), evidence(r"(?i)envycontrol")
-_BBSWITCH = evidence(r"bbswitch|Could not enable discrete graphics card|\.\d OFF\b")
-
-
-RECOVERY: dict[str, Condition] = {
+CONDITIONS: dict[str, Condition] = {
     "reset-fits": reset_fits,
     "reboot-fits": lambda case: needed(case) in REBOOTS,
     "no-recovery-needed": lambda case: needed(case) == NONE,
     "remapping-failed": remapping_failed,
-    "gsp-file-missing": lambda case: case.quotes(_NO_FIRMWARE),
     "gsp-can-be-off": gsp_can_be_off,
-    "vgpu-driver-refused": evidence(r"is not supported by the\b|driver release|ncompatible [Gg]uest|incompatible with host"),
-    "vgpu-unlicensed": evidence(r"(?i)unlicensed|license not found|not licensed"),
-    "switched-by-prime": _PRIME,
-    "switched-by-supergfxctl": _SUPERGFX,
-    "switched-by-envycontrol": _ENVYCONTROL,
-    "switched-by-system76": _SYSTEM76,
-    "switched-by-bbswitch": _BBSWITCH,
-    "switched-by-unknown": lambda case: not any(tool(case) for tool in (_PRIME, _SUPERGFX, _SYSTEM76, _ENVYCONTROL, _BBSWITCH)),
+    "switched-by-unknown": lambda case: not any(case.says(case.knowledge.conditions["says"][f"switched-by-{tool}"]) for tool in _SWITCHES),
 }

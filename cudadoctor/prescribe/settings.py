@@ -81,7 +81,7 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
     return lambda case: case.place is not None and wanted(case, case.place)
 
 
-SETTINGS: dict[str, Condition] = {
+CONDITIONS: dict[str, Condition] = {
     "of-variable": _of_variable,
     "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
     "set-in-own": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is None),
