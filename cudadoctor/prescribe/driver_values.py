@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
+from cudadoctor.model.values import KERNEL, LOADED_DRIVER
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
@@ -17,6 +17,18 @@ FABRIC_IN_ONE_WORD = 580  # the first branch
 RELEASE = lazy(r"[\w.+~-]+")  # of a kernel
 
 
+# Where the release is not known here the command asks for it.
+_OF_DEBIAN, _OF_FEDORA = Script('"linux-headers-$(uname -r)"'), Script('"kernel-devel-$(uname -r)"')
+_HEADERS_OF_RUNNING: dict[str, Value] = {
+    "ubuntu": _OF_DEBIAN,
+    "debian": _OF_DEBIAN,
+    "fedora": _OF_FEDORA,
+    "rhel": _OF_FEDORA,
+    "arch": Script('"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"'),
+    "suse": ("kernel-default-devel",),
+}
+
+
 def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
     yield "driver_packages", case.driver.packages
@@ -24,14 +36,13 @@ def driver(case: Case) -> Found:
     yield from _repositories(case)
     kernel = case.get(KERNEL)
     release = running(case)
-    machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
-    yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
-    yield "run_machine", "aarch64" if machine in ("aarch64", "arm64") else "x86_64"
+    machine = (kernel.machine if kernel is not None else None) or "x86_64"
+    arm = machine in ("aarch64", "arm64")
+    yield "repository_machine", "sbsa" if arm else machine
+    yield "run_machine", "aarch64" if arm else "x86_64"
     yield "kernel", release or Script('"$(uname -r)"')
-    if release is None:
-        yield "kernel_headers", _headers_of_running(case)
-    elif RELEASE.fullmatch(release):
-        yield "kernel_headers", _headers(case, release)
+    if release is None or RELEASE.fullmatch(release):
+        yield "kernel_headers", _HEADERS_OF_RUNNING.get(case.system.family or "") if release is None else _headers(case, release)
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
@@ -40,9 +51,7 @@ def driver(case: Case) -> Found:
 
 def loaded_version(case: Case) -> str | None:
     """The version of the driver that runs, where it has the form of one."""
-    loaded, smi = case.get(LOADED_DRIVER), case.get(SMI)
-    version = loaded.version if loaded is not None else smi.module if smi is not None else None
-    stated = version.text if version is not None else case.value("driver_version")
+    stated = case.module.text if case.module is not None else case.value("driver_version")
     return stated if stated is not None and _VERSION.fullmatch(stated) else None
 
 
@@ -64,9 +73,6 @@ def _suse_folder(name: str, version: str | None) -> str:
     return f"opensuse/leap/{version or '$releasever'}"
 
 
-_ARCH_KERNELS = ("cachyos", "lts", "zen", "hardened", "rt")
-
-
 def _headers(case: Case, release: str) -> tuple[str, ...]:
     family = case.system.family
     if family in ("fedora", "rhel"):
@@ -78,7 +84,7 @@ def _headers(case: Case, release: str) -> tuple[str, ...]:
         number = re.match(r"(\d{1,4})\.(\d{1,4})\..{0,60}MANJARO", release)
         if number is not None:
             return (f"linux{number[1]}{number[2]}-headers",)
-        flavour = next((name for name in _ARCH_KERNELS if f"-{name}" in release), "")
+        flavour = next((name for name in ("cachyos", "lts", "zen", "hardened", "rt") if f"-{name}" in release), "")
         return (f"linux-{flavour}-headers",) if flavour else ("linux-headers",)
     if release.endswith("-pve"):
         return _of_proxmox(release)
@@ -113,18 +119,6 @@ def _kernel_devel(release: str) -> str:
     return f"kernel-{variant}-devel-{own}" if variant else f"kernel-devel-{own}"
 
 
-def _headers_of_running(case: Case) -> Value | None:
-    """Where the release is not known here the command asks for it."""
-    family = case.system.family
-    if family in ("ubuntu", "debian"):
-        return Script('"linux-headers-$(uname -r)"')
-    if family in ("fedora", "rhel"):
-        return Script('"kernel-devel-$(uname -r)"')
-    if family == "arch":
-        return Script('"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"')
-    return ("kernel-default-devel",) if family == "suse" else None
-
-
 def _branch_here(case: Case) -> tuple[int | None, str]:
     """The branch whose libraries belong to this machine, and Ubuntu's suffix of it (-server)."""
     loaded = case.get(LOADED_DRIVER)
@@ -136,6 +130,15 @@ def _branch_here(case: Case) -> tuple[int | None, str]:
     named = (re.match(r"nvidia-(?:driver|headless|utils|dkms)-(\d+)(-server)?", name) for name in names)
     found = next((match for match in named if match), None)
     return (int(found[1]), found[2] or "") if found else (case.driver.branch, "")
+
+
+_WITHOUT_PACKAGES = {
+    "nixos": (
+        "hardware.graphics.enable = true and hardware.nvidia bring it; programs find it in /run/opengl-driver/lib",
+        "nvidia-smi, which hardware.nvidia puts on PATH",
+    ),
+    "windows": ("nvcuda.dll, which NVIDIA's driver brings", "nvidia-smi.exe in C:\\Windows\\System32"),
+}
 
 
 def libraries(case: Case) -> Found:
@@ -160,12 +163,8 @@ def libraries(case: Case) -> Found:
         library = tools = (f"nvidia-{branch}xx-utils",) if branch in (390, 470, 580) and case.driver.origin == "aur" else ("nvidia-utils",)
     elif family == "suse":
         library, tools = suse_parts(suse_group(branch))
-    elif family == "nixos":
-        words = "hardware.graphics.enable = true and hardware.nvidia bring it; programs find it in /run/opengl-driver/lib"
-        yield from (("library_words", words), ("smi_words", "nvidia-smi, which hardware.nvidia puts on PATH"))
-        return
-    elif family == "windows":
-        yield from (("library_words", "nvcuda.dll, which NVIDIA's driver brings"), ("smi_words", "nvidia-smi.exe in C:\\Windows\\System32"))
+    elif family in _WITHOUT_PACKAGES:
+        yield from zip(("library_words", "smi_words"), _WITHOUT_PACKAGES[family], strict=True)
         return
     yield "library_packages", library
     loaded = loaded_version(case)
@@ -248,9 +247,6 @@ def fabric_manager(case: Case) -> Found:
         yield "fabric_manager_words", f"version {version}"
 
 
-_DOCKERS = {"amzn": "docker", "azurelinux": "moby-engine"}
-
-
 def docker(case: Case) -> Found:
     """Of the relatives of RHEL that Docker's repository does not serve."""
-    yield "docker_package", _DOCKERS.get(case.system.id or "")
+    yield "docker_package", {"amzn": "docker", "azurelinux": "moby-engine"}.get(case.system.id or "")

@@ -26,7 +26,6 @@ _SUSE_GROUP = lazy(r"G0\d")
 # The oldest branch among the module streams of NVIDIA's repositories, by their folder.
 _OLDEST_STREAM = {"rhel8": 418, "rhel9": 515, "amzn2023": 550}
 _LOCKED_FROM = 580  # what NVIDIA's repositories without streams hold
-_NVIDIA_FOR_DEBIAN = {"bookworm": "debian12", "trixie": "debian13"}
 ELSEWHERE = (
     "NVIDIA's own repository (https://developer.download.nvidia.com/compute/cuda/repos/) "
     "or installer (https://www.nvidia.com/drivers) has it"
@@ -42,37 +41,31 @@ def _packaged(
     return Driver(words=said(packages, branch, need, extra), branch=branch, packages=packages, origin=origin, stream=stream)
 
 
+def _newest(rows: Iterable[Branch]) -> Branch | None:
+    return max(rows, key=lambda row: row.branch, default=None)
+
+
 # ---------------------------------------------------------------- Ubuntu
 def _ubuntu(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     rows = knowledge.ubuntu_packages(system.codename or "")
-    if need.flavour is None or not rows:
-        return Driver(words=_ubuntu_words(need, system, knowledge), origin="tool")
+    if not rows:
+        end = "-open" if need.flavour == "open" else ""
+        number = str(need.high) if need.high is not None else "NNN"
+        words = f"nvidia-driver-{number}{end}{said_of(need, knowledge)}; `ubuntu-drivers list` names what {system.named} has"
+        return Driver(words=words, origin="tool")
     fitting = [(row, found) for row in rows if (found := UBUNTU_DRIVER.match(row.package)) is not None and suits(found, need)]
     if not fitting:
         return None
     row, found = max(fitting, key=lambda entry: (entry[0].support != "NFB", int(entry[1]["branch"]), bool(entry[1]["server"]) == headless))
     branch = int(found["branch"])
     missed = f"; branch {need.high} is not packaged in {system.named}" if need.high not in (None, branch) else ""
-    packages = headless_packages(row.package) if headless else (row.package,)
+    end = row.package.removeprefix("nvidia-driver-")
+    packages = (f"nvidia-headless-{end}", f"nvidia-utils-{end.removesuffix('-open')}") if headless else (row.package,)
     return _packaged(packages, branch, need, missed + ("; it is in the component multiverse" if row.component == "multiverse" else ""))
 
 
 def suits(found: re.Match[str], need: Need) -> bool:
     return need.fits(int(found["branch"])) and bool(found["open"]) == (need.flavour == "open")
-
-
-def headless_packages(package: str) -> tuple[str, str]:
-    """Without the parts for a screen: nvidia-headless-580-server-open and nvidia-utils-580-server."""
-    end = package.removeprefix("nvidia-driver-")
-    return f"nvidia-headless-{end}", f"nvidia-utils-{end.removesuffix('-open')}"
-
-
-def _ubuntu_words(need: Need, system: Distribution, knowledge: Knowledge) -> str:
-    if need.flavour is None:
-        return by_generation("Ubuntu's own tool chooses it: `ubuntu-drivers list` names the packages that fit")
-    end = "-open" if need.flavour == "open" else ""
-    number = str(need.high) if need.high is not None else "NNN"
-    return f"nvidia-driver-{number}{end}{said_of(need, knowledge)}; `ubuntu-drivers list` names what {system.named} has"
 
 
 def resolved(package: str, codename: str | None, knowledge: Knowledge) -> str:
@@ -83,8 +76,6 @@ def resolved(package: str, codename: str | None, knowledge: Knowledge) -> str:
 
 # ---------------------------------------------------------------- Debian
 def _debian(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if need.flavour is None:
-        return Driver(words=by_generation("Debian: the package nvidia-detect names it (nvidia-driver, nvidia-tesla-470-driver ...)"))
     listed = [(row.branch, name) for row in knowledge.branches for name in debian_names(row, system.codename)]
     drivers = [(branch, name) for branch, name in listed if name.endswith("driver") and need.fits(branch)]
     if not drivers:
@@ -115,7 +106,7 @@ def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
 
 def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driver | None:
     """NVIDIA's repository has current branches alone."""
-    folder = _NVIDIA_FOR_DEBIAN.get(system.codename or "")
+    folder = {"bookworm": "debian12", "trixie": "debian13"}.get(system.codename or "")
     if folder is None or need.high is not None or need.flavour != "open":
         return None
     packages = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms") if headless else ("nvidia-open",)
@@ -134,7 +125,7 @@ OF_REPOSITORY = {
 
 def _pinned(need: Need) -> Driver | None:
     """Where the driver is from NVIDIA's repository it stays from there: a package of another source is mixed with the rest of it."""
-    if need.flavour is None or (need.high is not None and need.high < _LOCKED_FROM):
+    if need.high is not None and need.high < _LOCKED_FROM:
         return None
     packages = ("nvidia-open",) if need.flavour == "open" else ("cuda-drivers",)
     extra = ", from NVIDIA's repository"
@@ -145,11 +136,8 @@ def _pinned(need: Need) -> Driver | None:
 
 # ---------------------------------------------------------------- Fedora, RHEL
 def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if need.flavour is None:
-        return Driver(words=by_generation("Fedora: akmod-nvidia, akmod-nvidia-580xx, -470xx or -390xx of RPM Fusion"))
     current = next((row for row in knowledge.branches if any("current" in name for name in row.fedora_rpmfusion)), None)
-    rows = [row for row in knowledge.branches if row.fedora_rpmfusion and need.fits(row.branch)]
-    row = max(rows, key=lambda row: row.branch, default=None)
+    row = _newest(row for row in knowledge.branches if row.fedora_rpmfusion and need.fits(row.branch))
     if need.high is None and current is not None and need.fits(current.branch):
         row = current
     if row is None:
@@ -169,8 +157,6 @@ def _image(need: Need, plain: str) -> Driver:
 
 
 def _rhel(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if need.flavour is None:
-        return Driver(words=by_generation("RHEL: the module stream nvidia-driver of NVIDIA's repository (open-dkms, 580-dkms ...)"))
     folder = system.repository
     if folder is None and system.version is not None:
         return None
@@ -200,23 +186,15 @@ def _without_streams(need: Need, compute: tuple[str, ...], extra: str) -> Driver
 
 # ---------------------------------------------------------------- Arch, SUSE
 def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if system.id == "manjaro":
-        return Driver(words=f"the one that Manjaro's own tool mhwd chooses for this GPU{said_of(need, knowledge)}", origin="tool")
-    if need.flavour is None:
-        return Driver(words=by_generation("Arch: nvidia-open-dkms; from the AUR nvidia-580xx-dkms, nvidia-470xx-dkms or nvidia-390xx-dkms"))
     if need.high is None and need.flavour == "open":
         return _packaged(("nvidia-open-dkms", "nvidia-utils"), None, need)
-    rows = [row for row in knowledge.branches if row.arch_aur and need.fits(row.branch)]
-    row = max(rows, key=lambda row: row.branch, default=None)
+    row = _newest(row for row in knowledge.branches if row.arch_aur and need.fits(row.branch))
     return None if row is None else _packaged(row.arch_aur, row.branch, need, ", from the AUR", origin="aur")
 
 
 def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if need.flavour is None:
-        return Driver(words=by_generation("openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)"))
     newest = 580 if system.major == "15" else 10**6  # Leap and SLES 15 stay with the group G06
-    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= newest]
-    row = max(rows, key=lambda row: row.branch, default=None)
+    row = _newest(row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= newest)
     group = _SUSE_GROUP.search(" ".join(row.opensuse)) if row is not None else None
     if row is None or group is None:
         return None
@@ -235,9 +213,8 @@ def suse_driver(group: str, *, open_modules: bool, headless: bool = False) -> tu
 
 def suse_parts(group: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The packages with libcuda and with nvidia-smi. Source: NVIDIA/zypper-packaging-nvidia-driver, x11-video-nvidiaG05.spec."""
-    if group in ("G04", "G05"):
-        return (f"nvidia-compute{group}",), (f"nvidia-compute{group}",)
-    return (f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",)
+    old = (f"nvidia-compute{group}",)
+    return (old, old) if group in ("G04", "G05") else ((f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",))
 
 
 def suse_group(branch: int | None) -> str:
@@ -264,9 +241,6 @@ def nixos_lines(need: Need) -> tuple[str, ...]:
 
 
 def _nixos(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
-    if need.flavour is None:
-        names = "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)"
-        return Driver(words=by_generation(names))
     return Driver(words=" ".join(nixos_lines(need)) + said_of(need, knowledge), branch=need.high, origin="nixos")
 
 
@@ -289,6 +263,18 @@ BY_FAMILY: Mapping[str, Choice] = {
 }  # fmt: skip
 
 
+# What each family has, for a GPU that is not known.
+_FOR_ANY_GPU = {
+    "ubuntu": "Ubuntu's own tool chooses it: `ubuntu-drivers list` names the packages that fit",
+    "debian": "Debian: the package nvidia-detect names it (nvidia-driver, nvidia-tesla-470-driver ...)",
+    "fedora": "Fedora: akmod-nvidia, akmod-nvidia-580xx, -470xx or -390xx of RPM Fusion",
+    "rhel": "RHEL: the module stream nvidia-driver of NVIDIA's repository (open-dkms, 580-dkms ...)",
+    "arch": "Arch: nvidia-open-dkms; from the AUR nvidia-580xx-dkms, nvidia-470xx-dkms or nvidia-390xx-dkms",
+    "suse": "openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)",
+    "nixos": "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)",
+}
+
+
 # ---------------------------------------------------------------- the choice
 def choose(need: Need, system: Distribution, knowledge: Knowledge, *, headless: bool = False) -> Driver:
     """The driver for this distribution, or the words that say what to install where no package is known."""
@@ -301,6 +287,10 @@ def choose(need: Need, system: Distribution, knowledge: Knowledge, *, headless: 
         return Driver(words=words + (said_of(need, knowledge) if system.branch_driver is not None else ""))
     if system.family is None:
         return Driver(words=in_words(need, knowledge))
+    if system.id == "manjaro":
+        return Driver(words=f"the one that Manjaro's own tool mhwd chooses for this GPU{said_of(need, knowledge)}", origin="tool")
+    if need.flavour is None:
+        return Driver(words=by_generation(_FOR_ANY_GPU[system.family]), origin="tool" if system.family == "ubuntu" else None)
     pinned = _pinned(need) if system.from_nvidia else None
     return pinned or BY_FAMILY[system.family](need, system, knowledge, headless) or Driver(words=_not_packaged(need, system, knowledge))
 

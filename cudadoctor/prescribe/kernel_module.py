@@ -171,7 +171,7 @@ _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 CONDITIONS: dict[str, Condition] = {
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
     "module-waits-for-restart": _waits_for_restart,
-    "dkms-listed": lambda case: len(case.get(DKMS) or ()) > 0,  # so whoever installed the module gave it to DKMS
+    "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS
     "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)),
     "module-stays": _stays,
     "module-loads-now": _loads_now,

@@ -17,7 +17,6 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
-    SMI,
     TOOLKITS,
     USER,
     WSL_DISTRIBUTIONS,
@@ -142,12 +141,7 @@ def fits(name: str, value: Value) -> bool:
 def _files(case: Case) -> Found:
     own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
     yield "gpu_address", case.value("address") or own or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
-    yield "instance", case.value("instance")
     yield "variable", settings.variable(case)
-    yield "kept_path", case.value("kept")
-    yield "amount", case.value("amount")
-    yield "call", case.value("call")
-    yield "unit", case.value("unit")
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
@@ -200,24 +194,22 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
+    yield "wsl_distribution", _of_wsl_1(case)
+    yield "drained_node", case.get(DRAINED_NODE)
 
 
 # What a rule found and a step names as it is.
 _STATED = (
     "place", "option", "opposite", "own", "packages", "owning_package", "byte_code", "startup_file", "kernel_compiler",
-    "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc",
+    "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc", "instance", "amount", "call", "unit",
 )  # fmt: skip
 
 
 def _stated(case: Case) -> Found:
     yield from ((name, case.value(name)) for name in _STATED)
+    yield "kept_path", case.value("kept")
     yield "wrong_value", case.value("value")
     yield "l4t_image", case.value("image") if case.value("l4t") else None
-
-
-def _managed(case: Case) -> Found:
-    yield "wsl_distribution", _of_wsl_1(case)
-    yield "drained_node", case.get(DRAINED_NODE)
 
 
 def _of_wsl_1(case: Case) -> str | None:
@@ -254,7 +246,7 @@ def _python(case: Case) -> Found:
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
-    aligning = ALIGNING in case.knowledge.cause(case.root.cause).recipes  # what fits is read from a large table
+    aligning = ALIGNING in case.cause.recipes  # what fits is read from a large table
     yield "fitting_requirement", _requirement(case.value("requirement") or (pip.numpy_requirement(case) if aligning else None))
     yield from _toolkits(case)
     stack = case.stack or (stack_of(case) if series is None or case.root.cause in OLD_NUMBA else None)
@@ -268,11 +260,10 @@ def _minimum_driver(case: Case) -> str | None:
     """The oldest driver for the build that is wanted: machine code runs within a major version, so that one counts. A driver that is
     as new as that was asked for more: PTX, or a function of the newer CUDA.
     """
-    wanted, smi, loaded = case.wanted_cuda, case.get(SMI), case.get(LOADED_DRIVER)
+    wanted, here = case.wanted_cuda, case.module
     least = case.knowledge.driver_minimum(wanted) if wanted is not None else None
     if least is None:
         return None
-    here = loaded.version if loaded is not None else smi.module if smi is not None else None
     version = least.minor if least.minor is not None and (here is None or here < least.minor) else least.full
     return version.text if version is not None else None
 
@@ -342,6 +333,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, kernel_module.values, libraries, linux_driver, _files, _people, _stated, _managed, processes.values, _python, frameworks.values,
+    driver, kernel_module.values, libraries, linux_driver, _files, _people, _stated, processes.values, _python, frameworks.values,
     free_gpu.values, one_recipe.values, settings.values, fabric_manager, docker,
 )  # fmt: skip

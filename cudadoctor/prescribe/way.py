@@ -14,7 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
-from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, SMI, TOOLKITS
+from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case, Stack
@@ -34,7 +34,9 @@ def way(
     root: Finding | None, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None, fix: Prescription | None
 ) -> tuple[Leg, ...]:
     """The stages in their order. Empty where a kernel ran, where the program is at fault, and where GPU, driver or Python are not known."""
-    if (root is not None and root.layer == "program") or _ran(facts):
+    ladder = facts.value(LADDER)
+    ran = ladder is not None and any(result.status == "pass" for result in ladder.result("numba-kernel"))
+    if (root is not None and root.layer == "program") or ran:
         return ()
     case = case_of(root or _NO_FAULT, values, facts, knowledge, distro)
     if not case.gpus.capabilities or (root is None and (case.python is None or case.get(LOADED_DRIVER) is None)):
@@ -42,13 +44,10 @@ def way(
     return tuple(_legs(case, fix))
 
 
-def _ran(facts: Facts) -> bool:
-    ladder = facts.value(LADDER)
-    return ladder is not None and any(result.status == "pass" for result in ladder.result("numba-kernel"))
-
-
 def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
-    yield _gpu(case)
+    kinds = ", ".join(architecture.name for architecture in case.gpus.architectures)
+    numbers = ", ".join(capability.text for capability in case.gpus.capabilities)
+    yield Leg(stage="gpu", state="fits", text=f"{_names(case)}: {kinds}, compute capability {numbers}")
     driver, branch = _driver(case, fix)
     yield driver
     row = case.knowledge.branch(branch) if branch is not None else None
@@ -68,12 +67,6 @@ def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
 
 
 # ---------------------------------------------------------------- GPU, driver, CUDA
-def _gpu(case: Case) -> Leg:
-    kinds = ", ".join(architecture.name for architecture in case.gpus.architectures)
-    numbers = ", ".join(capability.text for capability in case.gpus.capabilities)
-    return Leg(stage="gpu", state="fits", text=f"{_names(case)}: {kinds}, compute capability {numbers}")
-
-
 def _names(case: Case) -> str:
     bus, nvml = case.get(PCI), case.get(NVML)
     answered = [gpu.name for gpu in nvml.gpus if gpu.name] if nvml else []
@@ -85,8 +78,7 @@ def _names(case: Case) -> str:
 
 def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
     """The driver's stage, and the branch that will serve, as far as it is known."""
-    loaded, smi = case.get(LOADED_DRIVER), case.get(SMI)
-    version = loaded.version if loaded is not None else smi.module if smi is not None else None
+    version = case.module
     if version is not None and case.need.fits(version.major):
         return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
     branch = case.driver.branch or case.need.high
