@@ -20,7 +20,6 @@ from cudadoctor.prescribe.shells import Found
 
 USED_LITTLE = 0.10  # of its memory: a GPU of which others hold no more counts as free (checks/processes.py blames from here on)
 _NAMED_BY = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")  # lists of numbers: 0,1 or 0-1
-_COUNTED_BY = "SLURM_GPUS_ON_NODE"
 _RANGE = lazy(r"(\d{1,4})(?:-(\d{1,4}))?")
 UUID = r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -68,8 +67,9 @@ def _room(device: Device) -> int | None:
 
 def _is_free(device: Device, case: Case) -> bool:
     """Hardly any of its memory is in use, and it computes for whoever comes."""
-    gpu = device.nvml
-    if device.uuid is None or re.fullmatch(UUID, device.uuid) is None or _failed(device, case):
+    gpu, nvml, ladder = device.nvml, case.get(NVML), case.get(LADDER)
+    steps = [entry.status for entry in (ladder.rungs if ladder is not None else ()) if entry.gpu == device.number]
+    if re.fullmatch(UUID, device.uuid or "") is None or not {*steps} <= {"pass", "skip"}:
         return False
     if gpu is None:
         room, total = _room(device), device.cuda.memory_total_bytes if device.cuda is not None else None
@@ -78,20 +78,11 @@ def _is_free(device: Device, case: Case) -> bool:
         return False
     if gpu.compute_mode == "prohibited" or gpu.recovery_action not in (None, "none"):
         return False
-    if gpu.compute_mode not in (None, "default") and _busy(device, case):
+    users = [entry.gpu for entry in (nvml.processes if nvml is not None else ())]
+    used = any(place in (str(device.index), device.address) or same_address(place, device.address) for place in users)
+    if gpu.compute_mode not in (None, "default") and used:
         return False  # one program at a time, and it has one
     return gpu.memory_used_bytes / gpu.memory_total_bytes < USED_LITTLE
-
-
-def _busy(device: Device, case: Case) -> bool:
-    nvml = case.get(NVML)
-    places = (str(device.index), device.address)
-    return nvml is not None and any(entry.gpu in places or same_address(entry.gpu, device.address) for entry in nvml.processes)
-
-
-def _failed(device: Device, case: Case) -> bool:
-    ladder = case.get(LADDER)
-    return ladder is not None and any(entry.gpu == device.number and entry.status not in ("pass", "skip") for entry in ladder.rungs)
 
 
 # ---------------------------------------------------------------- what a scheduler gave
@@ -114,7 +105,7 @@ def _given(case: Case) -> int | None:
         if stated:
             ranges = [_RANGE.fullmatch(part.strip()) for part in stated.split(",")]
             return sum(int(found[2] or found[1]) - int(found[1]) + 1 for found in ranges if found is not None)
-    counted = case.variable(_COUNTED_BY) or ""
+    counted = case.variable("SLURM_GPUS_ON_NODE") or ""
     return int(counted) if re.fullmatch(r"\d{1,4}", counted) else None
 
 

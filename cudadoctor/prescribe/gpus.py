@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.knowledge.tables import Architecture, Chip
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
@@ -39,8 +39,9 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
-    known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or list(_of_windows(facts, knowledge))
-    found = known or list(_quoted(root, knowledge)) or list(_by_product(facts, knowledge))
+    adapters = (one.device for one in facts.value(DISPLAY_ADAPTERS) or () if one.is_nvidia and one.device is not None)
+    known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or [_by_id(device, knowledge) for device in adapters]
+    found = known or list(_quoted(root, knowledge)) or list(_of_capabilities(_named(facts, knowledge), knowledge))
     by_first_driver = sorted((row for row, _ in found if row is not None), key=lambda row: row.first_driver_branch or 0)
     latest = {row.id: row for row in by_first_driver}  # of an A100 and an RTX 3080 the one that needs the later driver
     architectures = {row.id: latest[row.id] for row, _ in found if row is not None}
@@ -56,12 +57,8 @@ Pair = tuple["Architecture | None", "ComputeCapability | None"]
 def _answered(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """What NVML and the driver themselves say, the best evidence."""
     nvml, ladder = facts.value(NVML), facts.value(LADDER)
-    for capability in (
-        *(gpu.compute_capability for gpu in (nvml.gpus if nvml is not None else ())),
-        *(device.compute_capability for device in (ladder.devices if ladder is not None else ())),
-    ):
-        if capability is not None:
-            yield knowledge.architecture_of(capability), capability
+    gpus, devices = nvml.gpus if nvml is not None else (), ladder.devices if ladder is not None else ()
+    return _of_capabilities((*(gpu.compute_capability for gpu in gpus), *(one.compute_capability for one in devices)), knowledge)
 
 
 def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
@@ -74,19 +71,14 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
             yield _by_name(function.name, knowledge)
 
 
-def _of_windows(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
-    """By the device ids in a listing of Windows' adapters."""
-    for adapter in facts.value(DISPLAY_ADAPTERS) or ():
-        if adapter.is_nvidia and adapter.device is not None:
-            yield _by_id(adapter.device, knowledge)
-
-
-def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
+def _named(facts: Facts, knowledge: Knowledge) -> Iterator[ComputeCapability | None]:
     """The GPUs that a text names by their products or capabilities."""
     for gpu in facts.value(NAMED_GPUS) or ():
-        capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
-        if capability is not None:
-            yield knowledge.architecture_of(capability), capability
+        yield gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
+
+
+def _of_capabilities(capabilities: Iterable[ComputeCapability | None], knowledge: Knowledge) -> Iterator[Pair]:
+    return ((knowledge.architecture_of(capability), capability) for capability in capabilities if capability is not None)
 
 
 def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
@@ -99,12 +91,14 @@ def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
 
 
 def _by_id(device: str, knowledge: Knowledge) -> Pair:
-    chip = knowledge.chip(device)
-    return (None, None) if chip is None else (knowledge.architecture_of_chip(chip), chip.compute_capability)
+    return _of_chip(knowledge.chip(device), knowledge)
 
 
 def _by_name(name: str, knowledge: Knowledge) -> Pair:
-    chip = knowledge.chip_by_name(re.sub(r"^.*?NVIDIA Corporation\s+", "", name))
+    return _of_chip(knowledge.chip_by_name(re.sub(r"^.*?NVIDIA Corporation\s+", "", name)), knowledge)
+
+
+def _of_chip(chip: Chip | None, knowledge: Knowledge) -> Pair:
     return (None, None) if chip is None else (knowledge.architecture_of_chip(chip), chip.compute_capability)
 
 
@@ -113,24 +107,16 @@ def is_headless(gpus: Gpus, facts: Facts, stated: bool | None) -> bool:
     """Whether the machine computes without a screen. Where nothing says so it counts as a desktop, whose driver serves both."""
     if stated is not None:
         return stated
-    if _has_screen(facts):
-        return False
-    return _is_of_server(facts) or (bool(gpus.capabilities) and all(capability in _COMPUTE_ONLY for capability in gpus.capabilities))
-
-
-def _has_screen(facts: Facts) -> bool:
-    """A display of this machine's own: that of an ssh session is another machine's."""
-    environment = facts.value(ENVIRONMENT)
+    environment, kernel = facts.value(ENVIRONMENT), facts.value(KERNEL)
     variables = environment.variables if environment is not None else {}
     shown = (variables.get(name, "") for name in ("WAYLAND_DISPLAY", "DISPLAY"))
-    return any(display and not display.startswith("localhost:") for display in shown)
-
-
-def _is_of_server(facts: Facts) -> bool:
-    """Driver packages for servers, or a kernel that distributions build for the machines of clouds."""
-    installed, kernel = facts.value(DRIVER_PACKAGES), facts.value(KERNEL)
-    packaged = any(_SERVER_PACKAGE.match(package.name) for package in installed or ())
-    return packaged or (kernel is not None and _CLOUD_KERNEL.search(kernel.release) is not None)
+    if any(display and not display.startswith("localhost:") for display in shown):  # an ssh session's is another machine's
+        return False
+    if any(_SERVER_PACKAGE.match(package.name) for package in facts.value(DRIVER_PACKAGES) or ()):
+        return True
+    if kernel is not None and _CLOUD_KERNEL.search(kernel.release) is not None:
+        return True
+    return bool(gpus.capabilities) and all(capability in _COMPUTE_ONLY for capability in gpus.capabilities)
 
 
 # ---------------------------------------------------------------- what they ask of a driver

@@ -12,7 +12,7 @@ import re
 
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, Package
+from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -101,20 +101,16 @@ def _stays(case: Case) -> bool:
     return loaded is not None and (_on_disk(case) == {loaded.version.text} or "restarted" in case.setting.words)
 
 
+def _built(case: Case) -> tuple[DkmsEntry, ...]:
+    return tuple(entry for entry in case.get(DKMS) or () if entry.state.startswith("installed"))
+
+
 def _on_disk(case: Case) -> set[str]:
     """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds it."""
     files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
-    built = {
-        entry.version for entry in case.get(DKMS) or () if entry.state.startswith("installed") and running(case) in (entry.kernel, None)
-    }
+    built = {entry.version for entry in _built(case) if running(case) in (entry.kernel, None)}
     held = (_VERSION.search(package.version) for package in case.packages if _HOLDS_MODULE.search(package.name))
     return files or built or {found[0] for found in held if found is not None}
-
-
-def _built_kernel(case: Case) -> str | None:
-    """Another kernel than the running one for which DKMS has the module."""
-    built = [entry.kernel for entry in case.get(DKMS) or () if entry.state.startswith("installed") and entry.kernel is not None]
-    return next((kernel for kernel in reversed(built) if kernel != running(case)), None)
 
 
 _OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
@@ -132,20 +128,17 @@ def guest_ids(case: Case) -> str | None:
     return ",".join(dict.fromkeys(own)) if not set(own) & set(told["ids"].split(",")) else None
 
 
-def _parameter(kept_out: str | None) -> Found:
-    """The kernel's parameter that keeps nvidia out, and what is left of it without."""
-    name, _, modules = (kept_out or "").partition("=")
-    others = [module for module in modules.split(",") if not module.startswith("nvidia")]
-    yield "kernel_parameter", kept_out
-    yield "kept_parameter", f"{name}={','.join(others)}" if others else None
-
-
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
-    yield "built_kernel", _built_kernel(case)
+    others = (entry.kernel for entry in reversed(_built(case)) if entry.kernel not in (None, running(case)))
+    yield "built_kernel", next(others, None)
     yield "vfio_ids", guest_ids(case)
-    yield from _parameter(case.get(KEEPING_OUT))
+    parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
+    option, _, modules = (parameter or "").partition("=")
+    others_kept = ",".join(module for module in modules.split(",") if not module.startswith("nvidia"))
+    yield "kernel_parameter", parameter
+    yield "kept_parameter", f"{option}={others_kept}" if others_kept else None
     names = [package.name for package in case.packages]
     if case.system.family == "arch":
         yield "arch_modules", tuple(filter(_OF_ARCH.fullmatch, names))

@@ -23,7 +23,8 @@ _PREFIX = lazy(r"(?P<prefix>(?:/|[A-Za-z]:\\)[\w.@+/\\-]{0,200}[/\\]envs[/\\][\w
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?P<options>(?: --?[a-z-]+)*)(?P<rest>.*)")
 _INDEX = lazy(r" --index-url (?P<url>\S+/)(?P<tag>\{torch_index\})")
 _CONDA = lazy(r"conda (?P<command>install|remove) -y -p \{prefix\}(?P<options>(?: -c conda-forge| --[a-z-]+)*)(?P<rest>.*)")
-_RUNS = {"pixi": "pixi run python", "poetry": "poetry run python", "uv-project": "uv run python"}
+# The project's own Python, where its path is not known.
+RUNS = {"pixi": "pixi run python", "poetry": "poetry run python", "uv-project": "uv run python"}
 
 
 def manager(case: Case) -> str | None:
@@ -33,12 +34,11 @@ def manager(case: Case) -> str | None:
         place = (python.prefix or python.path).replace("\\", "/") + "/"
         owner = next((name for name, folder in _PLACES if folder in place), None)
         return owner or ("uv" if python.uv else "conda" if python.conda else None)
-    setting = case.get(SETTING)
-    told = next((name for name in _TOLD if setting is not None and name in setting.words), None)
+    told = next((name for name in _TOLD if name in case.setting.words), None)
     if told in ("conda", None) and case.variable("VIRTUAL_ENV") is None and case.variable("CONDA_PREFIX"):
         told = "conda"
     # pip's PyTorch in a conda environment is pip's to replace.
-    return None if told == "conda" and setting is not None and "torch-of-pip" in setting.words else told
+    return None if told == "conda" and "torch-of-pip" in case.setting.words else told
 
 
 def conda_prefix(case: Case) -> str | None:
@@ -53,11 +53,6 @@ def conda_prefix(case: Case) -> str | None:
     return case.variable("CONDA_PREFIX") or (
         named["prefix"] if named else Script("$Env:CONDA_PREFIX" if case.windows else '"$CONDA_PREFIX"')
     )
-
-
-def runs_python(case: Case) -> str | None:
-    """How the project's own Python is started where its path is not known."""
-    return _RUNS.get(manager(case) or "") if case.python is None else None
 
 
 def in_its_words(text: str, case: Case) -> str | None:

@@ -107,10 +107,7 @@ _KNOWN_PACKAGE = lazy(
     r"|tensorflow(?:-[a-z-]{1,20})?|keras|cupy(?:-[a-z0-9]{1,20})?|onnxruntime(?:-gpu)?|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf"
     r"|flatbuffers|opt[-_]einsum|importlib[-_]metadata"
 )
-_TOOLKITS_OF_WINDOWS = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v"
-OLD_NUMBA = ("numba-too-old",)  # causes whose recipes name a Python; what fits is read from a large table
 NEWEST_SERIES = 13  # of CUDA: a driver of it runs machine code of each of its toolkits
-ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
 
 
 def placeholders(case: Case) -> Mapping[str, Value]:
@@ -194,7 +191,8 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
-    yield "wsl_distribution", _of_wsl_1(case)
+    old = sorted((one for one in case.get(WSL_DISTRIBUTIONS) or () if one.version == 1), key=lambda one: not one.default)
+    yield "wsl_distribution", old[0].name if old else None  # what `wsl` starts, else the first of these
     yield "drained_node", case.get(DRAINED_NODE)
 
 
@@ -210,13 +208,6 @@ def _stated(case: Case) -> Found:
     yield "kept_path", case.value("kept")
     yield "wrong_value", case.value("value")
     yield "l4t_image", case.value("image") if case.value("l4t") else None
-
-
-def _of_wsl_1(case: Case) -> str | None:
-    """The Linux that `wsl` starts, where that is one of version 1; else the first of these."""
-    listed = case.get(WSL_DISTRIBUTIONS)
-    first = sorted((one for one in listed or () if one.version == 1), key=lambda one: not one.default)
-    return first[0].name if first else None
 
 
 def node_group(case: Case) -> str | None:
@@ -236,7 +227,9 @@ def _python(case: Case) -> Found:
     yield "project", managers.project(case)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
-    yield "fits", _fits_here(case)
+    loaded = case.get(LOADED_DRIVER)  # what the choice rests on, where it rests on something
+    capabilities = ", ".join(one.text for one in case.gpus.capabilities)
+    yield "fits", f" It fits driver {loaded.version} and compute capability {capabilities}." if loaded and capabilities else None
     yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
     major = series.removeprefix("cu") if series is not None else None
     yield "cuda_major", major
@@ -246,10 +239,10 @@ def _python(case: Case) -> Found:
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
-    aligning = ALIGNING in case.cause.recipes  # what fits is read from a large table
+    aligning = "align-python-packages" in case.cause.recipes  # what fits is read from a large table
     yield "fitting_requirement", _requirement(case.value("requirement") or (pip.numpy_requirement(case) if aligning else None))
     yield from _toolkits(case)
-    stack = case.stack or (stack_of(case) if series is None or case.root.cause in OLD_NUMBA else None)
+    stack = case.stack or (stack_of(case) if series is None or case.root.cause == "numba-too-old" else None)  # its recipe names a Python
     if stack is not None:
         yield from _stack(stack, windows=case.windows)
     if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
@@ -268,19 +261,12 @@ def _minimum_driver(case: Case) -> str | None:
     return version.text if version is not None else None
 
 
-def _fits_here(case: Case) -> str | None:
-    """What the choice rests on, where it rests on something."""
-    loaded = case.get(LOADED_DRIVER)
-    if loaded is None or not case.gpus.capabilities:
-        return None
-    return f" It fits driver {loaded.version} and compute capability {', '.join(one.text for one in case.gpus.capabilities)}."
-
-
 def _interpreter(case: Case) -> Value:
     """The Python that packages go into: the examined one, or the virtual environment that is made because that one refuses them."""
     if pip.refused(case):
         return Script('"$HOME"/gpu-env/bin/python')
-    return case.value("python") or pip.interpreter(case) or Script(managers.runs_python(case) or ("python" if case.windows else "python3"))
+    started = managers.RUNS.get(managers.manager(case) or "") if case.python is None else None
+    return case.value("python") or pip.interpreter(case) or Script(started or ("python" if case.windows else "python3"))
 
 
 def _stack(stack: Stack, *, windows: bool) -> Found:
@@ -290,7 +276,8 @@ def _stack(stack: Stack, *, windows: bool) -> Found:
     if stack.toolkit is not None:
         number = "{}.{}".format(*stack.toolkit.major_minor)
         yield "numba_toolkit", number
-        yield "numba_toolkit_folder", f"{_TOOLKITS_OF_WINDOWS}{number}" if windows else f"/usr/local/cuda-{number}"
+        there = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v" if windows else "/usr/local/cuda-"
+        yield "numba_toolkit_folder", f"{there}{number}"
 
 
 def _toolkits(case: Case) -> Found:

@@ -39,11 +39,6 @@ def _without_start(case: Case) -> bool:
     return _of_ps(case) and case.value("start_time") is None
 
 
-def _elsewhere(case: Case) -> bool:
-    """A list of all processes has it in another namespace, or not at all."""
-    return case.pid is not None and case.told(PROCESSES) and not _of_ps(case) and not _reachable(case)
-
-
 CONDITIONS: dict[str, Condition] = {
     "process-known": lambda case: case.pid is not None,
     "process-may-be-ended": lambda case: _may_end(case) and not _without_start(case),
@@ -51,7 +46,8 @@ CONDITIONS: dict[str, Condition] = {
     "process-mine-by-text": lambda case: _may_end(case) and _without_start(case),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
-    "process-elsewhere": _elsewhere,
+    # A list of all processes has it in another namespace, or not at all.
+    "process-elsewhere": lambda case: case.pid is not None and case.told(PROCESSES) and not _of_ps(case) and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
 }
 

@@ -59,8 +59,7 @@ def _named(words: str, case: Case) -> str:
 
 
 def _concerns(case: Case, address: str | None) -> bool:
-    subject = case.root.subject.removeprefix("gpu:")
-    return address is None or not case.root.subject.startswith("gpu:") or address == subject
+    return address is None or not case.root.subject.startswith("gpu:") or f"gpu:{address}" == case.root.subject
 
 
 # ---------------------------------------------------------------- conditions

@@ -23,7 +23,6 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import in_pod, scheduler
 
 MAY_USE_SUDO = frozenset(("root", "sudo", "wheel", "admin", "admins", "sudoers", "google-sudoers"))
-OWN_PASSWORD_OF_ROOT = ("debian", "suse")
 # What is done to the machine itself; such steps are the administrator's even where no command stands in them.
 _TO_THE_MACHINE = ("install-driver", "reload-driver", "reboot", "reset-gpu", "firmware-setup", "inspect-hardware", "ask-administrator")
 _ORDER: tuple[Who, ...] = ("user", "administrator", "afterwards")
@@ -40,7 +39,9 @@ def cannot_become_root(case: Case) -> bool:
         return False  # uid 0: root in a container, whose host may well be the user's own
     if case.get(CONTAINER_MARKS) or _shared(case):
         return True
-    return bool(user.groups) and not (case.system.family in OWN_PASSWORD_OF_ROOT and _at_its_screen(case))
+    distant = any(case.variable(name) is not None for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
+    at_its_screen = not distant and any(case.variable(name) for name in ("WAYLAND_DISPLAY", "DISPLAY"))
+    return bool(user.groups) and not (case.system.family in ("debian", "suse") and at_its_screen)
 
 
 def _shared(case: Case) -> bool:
@@ -51,12 +52,6 @@ def _shared(case: Case) -> bool:
     computing = {entry.pid for entry in nvml.processes if entry.kind is None or "C" in entry.kind}
     others = (entry for entry in table.processes if entry.pid in computing and entry.own is False and entry.service is not True)
     return any(entry.user not in (None, "root") for entry in others)
-
-
-def _at_its_screen(case: Case) -> bool:
-    if any(case.variable(name) is not None for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
-        return False
-    return any(case.variable(name) for name in ("WAYLAND_DISPLAY", "DISPLAY"))
 
 
 def who(template: StepTemplate, action: Action | None, case: Case) -> Who:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -42,6 +43,7 @@ _WITHOUT_A_STEP = Step(
     text="The steps for this cause are for Linux. On Windows install the newest driver for the GPU from https://www.nvidia.com/drivers; "
     "for a program in WSL, or on another machine, name its system: --distro wsl-ubuntu-24.04."
 )
+_OF_WINDOWS = lazy(r"\.dll\b|\b[A-Z]:\\")
 _OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
@@ -65,7 +67,7 @@ def prescribe(
             action = recipe.action
         said = {step.shell for step in steps if step.kind == "system"}
         steps += [step for step in rendered if (step.shell not in said if step.shell is not None else step not in steps)]
-    if case.windows and action is None and knowledge.cause(diagnosis_root.cause).recipes:
+    if case.windows and action is None and case.cause.recipes:
         action, steps = "none", [_WITHOUT_A_STEP]
     if action is None:
         return None
@@ -73,13 +75,13 @@ def prescribe(
         cause=diagnosis_root.cause,
         action=action,
         steps=_checked_again(rights.arranged(_one_restart(steps))),
-        no_software_fix=knowledge.cause(diagnosis_root.cause).no_software_fix,
+        no_software_fix=case.cause.no_software_fix,
     )
 
 
 def _recipes(case: Case) -> Iterator[str]:
     """The cause's recipes. Where one of them installs with pip and this Python refuses that, a virtual environment comes first."""
-    chosen = case.knowledge.cause(case.root.cause).recipes
+    chosen = case.cause.recipes
     if pip.refused(case) and VIRTUAL_ENVIRONMENT not in chosen:
         steps = (step for name in chosen for step in case.knowledge.recipe(name).steps)
         if any(PIP.search(step.shell or "") is not None and holds(step.when, case) for step in steps):
@@ -118,7 +120,7 @@ def _of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
 def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None) -> Case:
     """What conditions and placeholders read, put together once."""
     system = of_facts(facts, distro, knowledge)
-    if system == Distribution() and _of_windows(root):
+    if system == Distribution() and any(_OF_WINDOWS.search(quote.text) for quote in root.evidence):
         system = from_word("windows", knowledge)
     own = OF_REPOSITORY[system.family] if system.family in ("debian", "ubuntu") else ()
     if any(package.name in own for package in facts.value(DRIVER_PACKAGES) or ()):
@@ -127,7 +129,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     headless = is_headless(gpus, facts, system.headless)
 
     def of(least: int | None) -> Case:
-        need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
+        stated = re.fullmatch(r"\d{2,3}", values.get("legacy_branch") or "")
+        need = _flavoured(root, need_of(gpus.architectures, least, int(stated[0]) if stated is not None else None), knowledge)
         driver = choose(need, system, knowledge, headless=headless)
         return Case(
             root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver,
@@ -137,10 +140,6 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     case = of(_after_failed(root, gpus, knowledge))
     least = _minimum(case)
     return case if least is None else of(least)
-
-
-def _of_windows(root: Finding) -> bool:
-    return any(re.search(r"\.dll\b|\b[A-Z]:\\", quote.text) is not None for quote in root.evidence)
 
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
@@ -157,7 +156,7 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
 
 def _minimum(case: Case) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
-    if case.knowledge.cause(case.root.cause).driver != "newer-cuda" or case.wanted_cuda is None:
+    if case.cause.driver != "newer-cuda" or case.wanted_cuda is None:
         return None
     full = case.knowledge.driver_minimum(case.wanted_cuda).full
     return full.major if full is not None else None
@@ -174,14 +173,11 @@ def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None
     return min((row.branch for row in knowledge.branches if row.branch > max(found)), default=max(found) + 1)
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d{2,3}", text) else None
-
-
 def render(recipe: Recipe, case: Case) -> Iterator[Step]:
     """The steps of one recipe that hold here. Those about a process, or a line of a file, come once for each, together."""
+    pids = dict.fromkeys(map(int, re.findall(r"\d{1,10}", case.value("pids", "pid") or "")))
     several = {
-        "process": [msgspec.structs.replace(case, pid=pid) for pid in _pids(case)],
+        "process": [msgspec.structs.replace(case, pid=pid) for pid in islice(pids, MOST_PROCESSES)],
         "place": [msgspec.structs.replace(case, place=place) for place in settings.places(case)[:MOST_PLACES]],
     }
     usual = several["process"][0] if several["process"] else case
@@ -189,7 +185,9 @@ def render(recipe: Recipe, case: Case) -> Iterator[Step]:
     for template in recipe.steps:
         about = _about(template)
         if about is None:
-            if holds(template.when, usual) and not _foreign(template, case):
+            # A step that is a command for Linux, on Windows: its words would mislead too.
+            foreign = case.windows and bool(template.shell or template.shells) and template_of(template, case.system) is None
+            if not foreign and holds(template.when, usual):
                 yield _named(recipe, template, usual)
         elif about not in written:
             written.add(about)
@@ -220,20 +218,10 @@ def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Know
     return with_sudo(filled) if filled is not None and template.needs_root and not root else filled
 
 
-def _foreign(template: StepTemplate, case: Case) -> bool:
-    """A step that is a command for Linux, on Windows: its words would mislead too."""
-    return case.windows and bool(template.shell or template.shells) and template_of(template, case.system) is None
-
-
 def _about(template: StepTemplate) -> str | None:
     """What a step speaks of that there may be several of."""
     words = f"{template.text} {template.shell or ''}"
     return "process" if _OF_PROCESS.search(words) else "place" if "{set_file}" in words else None
-
-
-def _pids(case: Case) -> tuple[int, ...]:
-    stated = re.findall(r"\d{1,10}", case.value("pids", "pid") or "")
-    return tuple(dict.fromkeys(int(pid) for pid in stated))[:MOST_PROCESSES]
 
 
 def render_step(template: StepTemplate, case: Case, action: Action | None = None) -> Step:
@@ -298,9 +286,7 @@ def _one_restart(steps: list[Step]) -> list[Step]:
 
 def _checked_again(steps: list[Step]) -> tuple[Step, ...]:
     """The last step is checked by looking again; where it has a check of its own, one more step says so."""
-    forwarded = any(step.who == "administrator" for step in steps)
     if steps[-1].verify is None and steps[-1].who != "administrator":
         return (*steps[:-1], msgspec.structs.replace(steps[-1], verify=CHECK_AGAIN))
-    who: Who = "afterwards" if forwarded else "user"
-    again = Step(text="Check the machine again.", verify=CHECK_AGAIN, who=who)
-    return (*steps, again)
+    who: Who = "afterwards" if any(step.who == "administrator" for step in steps) else "user"
+    return (*steps, Step(text="Check the machine again.", verify=CHECK_AGAIN, who=who))
