@@ -96,6 +96,7 @@ def of_systems() -> Iterator[Found]:
 def of_conditions() -> Iterator[Found]:
     """As knowledge/wording.py compiles them."""
     yield from _held(load().conditions, "tables/conditions.toml", set())
+    yield from _held(load().placeholder_forms, "tables/placeholders.toml", set())
 
 
 def every() -> list[Found]:

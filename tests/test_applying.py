@@ -21,7 +21,7 @@ from cudadoctor import __version__
 from cudadoctor.commands import applying as command
 from cudadoctor.commands.applying import Asking, StoppedError
 from cudadoctor.model.recipe import Prescription, Step
-from cudadoctor.prescribe import placeholders, undo_of
+from cudadoctor.prescribe import undo_of
 from cudadoctor.sources import applying, journal, python_packages, trust
 from tests.command_line import ROOT, host
 from tests.command_line import run as cudadoctor
@@ -289,7 +289,7 @@ def test_only_this_machine_is_acted_on(option: str, arguments: tuple[str, ...]) 
 @pytest.fixture
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A profile, in the folder of the tests, which no step names otherwise."""
-    monkeypatch.setitem(placeholders._FORMS, "set_file", re.compile("/.+"))
+    monkeypatch.setitem(KNOWLEDGE.placeholder_forms, "set_file", re.compile("/.+"))
     path = tmp_path / "it's a .bashrc"
     path.write_text(f"first\nexport {NAME}=7\nlast\n")
     return path

@@ -33,8 +33,8 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.prescribe import placeholders
 from tests.facts_builder import nodes, user
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
     ROOT_USER,
     commands,
@@ -135,7 +135,7 @@ def test_libcuda_outside_the_loaders_path_is_put_on_it() -> None:
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own folder lies in /tmp, which no command names."""
     for name in ("numba_config", "path", "new_path"):
-        monkeypatch.setitem(placeholders._FORMS, name, re.compile("/.+"))
+        monkeypatch.setitem(KNOWLEDGE.placeholder_forms, name, re.compile("/.+"))
 
 
 @unix

@@ -8,7 +8,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.prescribe import placeholders
 from tests.cases import every
-from tests.judging import cause_of
+from tests.judging import KNOWLEDGE, cause_of
 from tests.pasted import report
 
 FORMS = speech_of(load()).quoting
@@ -208,5 +208,5 @@ def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
 
 @pytest.mark.parametrize("path", ['C:\\a" -M "b', "C:\\a|b", "C:\\a*"])
 def test_no_path_of_windows_has_what_windows_has_in_no_name(path: str) -> None:
-    assert placeholders.fits("cuda_home", "C:\\a b")
-    assert not placeholders.fits("cuda_home", path)
+    assert placeholders.fits("cuda_home", "C:\\a b", KNOWLEDGE)
+    assert not placeholders.fits("cuda_home", path, KNOWLEDGE)

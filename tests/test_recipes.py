@@ -245,7 +245,7 @@ def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, m
         return _WRITTEN[distro, given]
 
     for values in (lambda word: word, lambda word: (word, word)):
-        fitting = [name for name in KNOWLEDGE.placeholder_words if placeholders.fits(name, values(evil))]
+        fitting = [name for name in KNOWLEDGE.placeholder_words if placeholders.fits(name, values(evil), KNOWLEDGE)]
         bads, goods = (written(tuple((name, values(word)) for name in fitting)) for word in (evil, plain))
         for bad, good in zip(bads, goods, strict=True):
             if bad is not None and good is not None and bad != good:

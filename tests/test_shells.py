@@ -128,9 +128,9 @@ def test_the_form_for_cmd_is_the_same_word() -> None:
     ],
 )
 def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
-    assert not placeholders.fits("python", path)
-    assert placeholders.fits("python", "/home/O\u2019Brien/env/bin/python3.12")
-    assert placeholders.fits("python", "C:\\x\\python.exe")
+    assert not placeholders.fits("python", path, KNOWLEDGE)
+    assert placeholders.fits("python", "/home/O\u2019Brien/env/bin/python3.12", KNOWLEDGE)
+    assert placeholders.fits("python", "C:\\x\\python.exe", KNOWLEDGE)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
     ],
 )
 def test_no_recorded_place_leads_a_command_elsewhere(name: str, value: str) -> None:
-    assert not placeholders.fits(name, value)
+    assert not placeholders.fits(name, value, KNOWLEDGE)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_no_recorded_place_leads_a_command_elsewhere(name: str, value: str) -> N
     ],
 )
 def test_ordinary_places_stay(name: str, value: str) -> None:
-    assert placeholders.fits(name, value)
+    assert placeholders.fits(name, value, KNOWLEDGE)
 
 
 @pytest.mark.parametrize("name", ["x\u2019;Start-Process calc;\u2018", "O\u2019Brien"])

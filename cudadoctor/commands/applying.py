@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +71,7 @@ def carried_out(report: Report, options: dict[str, Any]) -> int:
         os.environ.clear()
         os.environ.update(variables)
     terminal.write("\nChecking again" + (", as in a shell that was given its commands" if variables is not None else "") + " ...\n")
-    answer, knowledge = examining.judge({**options, "record": None}, examining.requirements(options), time.monotonic())
+    answer, knowledge = examining.judge({**options, "record": None})
     examining.finish(answer.report, knowledge, options)
     if variables is not None:
         terminal.write("\nLeft to do in your shell:\n" + "".join(f"  {one_line(line)}\n" for line in left.split("\n")))
@@ -100,8 +99,6 @@ def _held(report: Report) -> str | None:
 
 
 class _Doer:
-    """One run of --apply."""
-
     def __init__(self, cause: str, asking: Asking, *, dry: bool) -> None:
         self.cause, self.asking, self.dry = cause, asking, dry
         self.run = f"{journal.now()}-{os.getpid()}"

@@ -15,27 +15,22 @@ from cudadoctor.model import exit_codes
 from cudadoctor.model.rows import ROWS
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from cudadoctor.model.report import Report
 
 
-class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A row's id; the rows of extensions are looked up only where the doctor has none of that name."""
-
-    name = "row"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+def _rows(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Ids of rows; those of extensions are looked up only where the doctor has none of that name."""
+    for value in values:
         if value not in ROWS and value not in {check.id for check in gathering.knowledge().more_checks}:
             from cudadoctor.commands.explaining import nearest
 
-            self.fail(f"{value!r} is not a row; `cudadoctor check --list` lists them{nearest(value, ROWS)}", param, ctx)
-        return value
+            raise click.BadParameter(f"{value!r} is not a row; `cudadoctor check --list` lists them{nearest(value, ROWS)}")
+    return values
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
 
-        return [CompletionItem(row) for row in ROWS if row.startswith(incomplete)]
+def _row_option(name: str, words: str) -> Callable[[groups.F], groups.F]:
+    complete = groups.completing(lambda: ROWS)
+    return click.option(name, multiple=True, metavar="ROW", callback=_rows, shell_complete=complete, help=f"{words}; may be repeated.")
 
 
 @helping.command(
@@ -48,8 +43,8 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @examining.quick_option
 @examining.frameworks_option
-@click.option("--only", multiple=True, type=RowType(), help="Only this row; may be repeated.")
-@click.option("--skip", multiple=True, type=RowType(), help="Not this row; may be repeated.")
+@_row_option("--only", "Only this row")
+@_row_option("--skip", "Not this row")
 @click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
 @click.option(
     "--watch",
@@ -59,23 +54,19 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="[SECONDS]",
     help="Look again every 5 s, or so many, until Ctrl-C; a pipe gets a line for each change.",
 )
-@click.option("--no-try", is_flag=True, help="Do not rerun a failing step with one thing changed, which proves the cause.")
+@examining.no_try_option
 @click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
-@groups.policy_options
-@examining.evidence_options
-@groups.shown
+@examining.report_options
 def check(**options: Any) -> None:
     """Examine this machine, name the root cause, and end with a smoke test and a mini benchmark."""
-    started = time.monotonic()
     if options["list_rows"]:
         from cudadoctor.checks import rows
 
         terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in rows.of(gathering.knowledge())))
         return
-    groups.outputs(options)
     if options["watch"] is not None:
         _watch(options)
-    answer, knowledge = examining.judge(options, examining.requirements(options), started)
+    answer, knowledge = examining.judge(options)
     examining.finish(answer.report, knowledge, options)
     sys.exit(groups.exit_code(answer.report, options))
 
@@ -88,7 +79,7 @@ def _watch(options: dict[str, Any]) -> NoReturn:
         raise terminal.usage(f"--watch looks at this machine again and again: it does not go with {other}")
 
     def look() -> Report:
-        return examining.judge({**options, "quiet": True, "no_try": True}, examining.requirements(options), time.monotonic())[0].report
+        return examining.judge({**options, "quiet": True, "no_try": True})[0].report
 
     def page(report: Report) -> str:
         import msgspec

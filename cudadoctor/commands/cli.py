@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from typing import NoReturn
 
 import click
 
@@ -33,13 +31,9 @@ STANDS_ON = ("click", "rich", "msgspec", "psutil", "nvidia-ml-py", "numba", "num
 
 
 def _version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
-        terminal.write("".join(f"{line}\n" for line in _versions()))
-        context.exit()
-
-
-def _versions() -> Iterator[str]:
     """All that a bug report about the doctor itself needs, without asking the machine for anything else."""
+    if not asked or context.resilient_parsing:
+        return
     import platform
     from importlib import metadata
 
@@ -51,10 +45,13 @@ def _versions() -> Iterator[str]:
         except metadata.PackageNotFoundError:
             return "not installed"
 
-    yield f"cudadoctor, version {__version__}"
-    yield f"Python {platform.python_version()} ({platform.python_implementation()}), {sys.executable}"
-    yield f"{platform.system()} {platform.release()} {platform.machine()}"
-    yield ", ".join(f"{name} {version(name)}" for name in STANDS_ON)
+    terminal.write(
+        f"cudadoctor, version {__version__}\n"
+        f"Python {platform.python_version()} ({platform.python_implementation()}), {sys.executable}\n"
+        f"{platform.system()} {platform.release()} {platform.machine()}\n"
+        f"{', '.join(f'{name} {version(name)}' for name in STANDS_ON)}\n"
+    )
+    context.exit()
 
 
 @click.group(cls=helping.Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,11 +64,6 @@ for _command in COMMANDS:
     cli.add_command(_command)
 
 
-def _terminated(*_: object) -> NoReturn:
-    """What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C."""
-    sys.exit(128 + signal.SIGTERM)
-
-
 def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
@@ -79,7 +71,8 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):  # SIGHUP: the terminal was closed; Windows has none
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
-            signal.signal(number, _terminated)
+            # What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C.
+            signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
     if hasattr(signal, "SIGXCPU"):
         # A shell's limit on CPU time ends the programs that are examined, and that is told: the doctor goes on, up to the hard limit.
         signal.signal(signal.SIGXCPU, lambda *_: None)

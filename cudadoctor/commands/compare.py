@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @click.argument("a")
 @click.argument("b")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@groups.text_or_json_option
 @click.option("--quick", is_flag=True, help="For `-`: stop before anything that imports Numba or launches a kernel.")
 @click.option("--python", metavar="PATH", help="For `-`: examine this interpreter.")
 @click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="For `-`: seconds for the whole run.")
@@ -46,7 +46,6 @@ def compare(a: str, b: str, form: str, **options: Any) -> None:
 
 
 def _side(what: str, options: dict[str, Any]) -> Compared:
-    """The report of a file, of a recording or of this machine."""
     from cudadoctor.fleet.comparing import Compared
     from cudadoctor.model.judgement import Question
     from cudadoctor.sources import bundles, recording, saved_reports

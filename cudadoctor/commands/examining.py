@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from cudadoctor.report.text import Style
     from cudadoctor.within.asking import Judge
 
-FORMATS = ("text", "json")
 _LEAST_MEMORY = 300 << 20  # bytes; measured on an H100: with 300 MB a kernel ran, with 220 MB the kernel's process was killed
 _LEAST_OF_ALL = 96 << 20  # bytes; measured: the processes of a check hold 90 MB before the first of them loads CUDA
 BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
-shown = groups.shown
 quick_option = click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
 evidence_options = groups.group(
     click.option(
@@ -41,15 +39,20 @@ evidence_options = groups.group(
     click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
     click.option("--force", is_flag=True, help="With --record: replace what is there."),
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
-    click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
+    groups.timeout_option,
     groups.distro_option,
     groups.format_options,
     heading="Evidence",
 )
 
+report_options = groups.group(groups.policy_options, evidence_options, groups.shown)
+no_try_option = click.option("--no-try", is_flag=True, help="Do not rerun a failing step with one thing changed, which proves the cause.")
 frameworks_option = click.option(
     "--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each; --log naming one does so."
 )
+
+
+causes_of = groups.completing(lambda: gathering.knowledge().causes)
 
 
 def limit_beside(load: float, timeout: float) -> float:
@@ -57,17 +60,13 @@ def limit_beside(load: float, timeout: float) -> float:
     return max(timeout, load + BESIDE_LOAD) if load else timeout
 
 
-def causes_of(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """For a shell that completes."""
-    return [cause for cause in gathering.knowledge().causes if cause.startswith(incomplete)]
-
-
 def style(options: dict[str, Any]) -> Style:
     return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
 def _meant(options: dict[str, Any]) -> None:
-    """What cannot be meant: rows that are both asked for and left out, an interpreter that is not there."""
+    """What cannot be meant: rows that are both asked for and left out, an interpreter or a folder that is not there."""
+    groups.outputs(options)
     both = [row for row in options.get("only") or () if row in (options.get("skip") or ())]
     if both:
         raise terminal.usage(f"--only and --skip both name {both[0]}")
@@ -108,9 +107,9 @@ def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge)
         return (stop.evidence,), True
 
 
-def judge(options: dict[str, Any], requirements: Requirements, started: float, **wanted: Any) -> tuple[Answer, Knowledge]:
-    """`wanted`: what else of the answer is asked for (model/judgement.py)."""
-
+def judge(options: dict[str, Any], *, kernel: bool = False, **wanted: Any) -> tuple[Answer, Knowledge]:
+    """`kernel`: one has to run; `wanted`: what else of the answer is asked for (model/judgement.py)."""
+    started = time.monotonic()
     _meant(options)
     live = options["replay"] is None
     if live:
@@ -122,6 +121,10 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
         import cudadoctor.sources.host  # noqa: F401 - while the places of variables are listed, for which the child that judges waits
     import msgspec
 
+    from cudadoctor.model.requirements import Requirements
+
+    only, skip = options.get("only", ()), options.get("skip", ())
+    requirements = Requirements(strict=options["strict"], only=only, skip=skip, needs_kernel=kernel)
     with gathering.judging(warm=live) as child:
         options = groups.settled(options)
         found = groups.found_policy(options)
@@ -185,12 +188,6 @@ def again(report: Report, options: dict[str, Any]) -> Commands:
     applies = report.origin.kind == "live" and not given.keys() & {"log", "distro"}
     whole, steps, for_admin, apply = (f"cudadoctor {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
     return Commands(whole, steps, for_admin, apply if applies else "")
-
-
-def requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:
-    from cudadoctor.model.requirements import Requirements
-
-    return Requirements(strict=options["strict"], only=options.get("only", ()), skip=options.get("skip", ()), needs_kernel=kernel)
 
 
 # ---------------------------------------------------------------- experiments

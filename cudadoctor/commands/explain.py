@@ -46,7 +46,7 @@ def _piped() -> bool:
     ("cudadoctor explain nouveau-bound", "a cause, with its steps"),
 )
 @click.argument("words", metavar="WHAT", nargs=-1, shell_complete=examining.causes_of)
-@click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
+@groups.text_or_json_option
 @groups.distro_option
 @groups.shown
 def explain(words: tuple[str, ...], form: str, distro: str | None, **options: Any) -> None:
@@ -76,7 +76,7 @@ def explain(words: tuple[str, ...], form: str, distro: str | None, **options: An
     "List the causes that can be named.",
     ("cudadoctor causes", "each with its layer"),
 )
-@click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
+@groups.text_or_json_option
 @groups.shown
 def causes(form: str, **options: Any) -> None:
     """List the causes that cudadoctor can name."""

@@ -199,14 +199,10 @@ def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str 
 
 
 def _heads(steps: Iterable[Step]) -> str:
-    """The first words of each step, in one sentence."""
-    first, *others = dict.fromkeys(_head(step.text) for step in steps)
+    """The words of each step before its first full stop or semicolon, without what stands in brackets, in one sentence."""
+    heads = (_HEAD_END.split(_BRACKETS.sub("", step.text), maxsplit=1)[0].strip() for step in steps)
+    first, *others = dict.fromkeys(heads)
     return "; ".join([first, *(_COMMON.sub(lambda word: word[0].lower(), head, count=1) for head in others)]) + "."
-
-
-def _head(text: str) -> str:
-    """The words before the first full stop or semicolon, without what stands in brackets."""
-    return _HEAD_END.split(_BRACKETS.sub("", text), maxsplit=1)[0].strip()
 
 
 # ---------------------------------------------------------------- a cause's page, for the terminal and as a file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ KINDS = ("reads", "environment", "system")
 @click.option("--undo", is_flag=True, help="Take back what the last --apply changed.")
 @click.option("--yes", type=click.Choice(KINDS), multiple=True, help="With --apply or --undo: agree to steps of this kind (repeatable).")
 @click.option("--dry-run", is_flag=True, help="With --apply or --undo: say what would be run.")
-@click.option("--no-try", is_flag=True, help="Do not rerun the failing step with one thing changed.")
+@examining.no_try_option
 @examining.quick_option
 @examining.frameworks_option
 @examining.evidence_options
@@ -38,7 +37,6 @@ KINDS = ("reads", "environment", "system")
 def fix(cause: str | None, suggest: bool, **options: Any) -> None:
     """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing without --apply."""
     _one_thing(cause, options)
-    started = time.monotonic()
     if options["undo"]:
         from cudadoctor.commands import applying
 
@@ -48,9 +46,8 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
         from cudadoctor.commands.explaining import nearest
 
         raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
-    groups.outputs(options)
     named = (cause,) if cause is not None else ()
-    answer, knowledge = examining.judge(options, examining.requirements(options), started, steps_for=named, shell=options["script"])
+    answer, knowledge = examining.judge(options, steps_for=named, shell=options["script"])
     from cudadoctor.judge.asked_for import exit_code
     from cudadoctor.report import fixing
 

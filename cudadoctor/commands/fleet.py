@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +14,6 @@ from cudadoctor.report.formats import OF_FLEETS
 
 if TYPE_CHECKING:
     from cudadoctor.fleet.picture import Advice
-    from cudadoctor.fleet.stragglers import Figures
-    from cudadoctor.model.fleet import Missing, Node, Straggler
     from cudadoctor.report.formats import Seen
     from cudadoctor.report.page import Style
 
@@ -52,47 +49,42 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     else a program that needs nothing but Python 3.6, and its recording is judged here.
     """
     from cudadoctor.commands import asking_nodes
-    from cudadoctor.fleet import picture, stragglers
-    from cudadoctor.report.formats import Seen
 
     if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
         raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
     written = terminal.outputs(options["output"], ("text", *OF_FLEETS))
-    nodes, missing, earlier, figures, slow, repeated, notes = _gathered(files, history, expect, options)
-    found = picture.paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
-    seen = Seen(found, nodes, lambda: stragglers.heat(figures))
+    seen = _seen(files, history, expect, strict, options)
     try:
         terminal.write_as(options["form"], _rendered(options["form"], seen, examining.style(options)), options)
     finally:
-        _write(seen, options, written)
-    sys.exit(found.exit_code)
+        from cudadoctor.report.page import Style
+
+        style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
+        for form, path in written:
+            terminal.write_file(path, _rendered(form, seen, style))
+    sys.exit(seen.fleet.exit_code)
 
 
-class Gathered(NamedTuple):
-    """Each node once, what gave no report, the nodes of earlier runs, the figures of all, and what is slow among them."""
+def _seen(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, strict: bool, options: dict[str, Any]) -> Seen:
+    """The picture, and what its formats need besides."""
+    import datetime as dt
 
-    nodes: list[Node]
-    missing: list[Missing]
-    earlier: list[Node]
-    figures: Figures
-    slow: list[Straggler]
-    repeated: int
-    notes: tuple[str, ...]
-
-
-def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, options: dict[str, Any]) -> Gathered:
     from cudadoctor.commands import asking_nodes, reading_nodes
-    from cudadoctor.fleet.picture import each_once
-    from cudadoctor.fleet.stragglers import Figures, find, measured_twice
+    from cudadoctor.fleet.picture import each_once, paint
+    from cudadoctor.fleet.stragglers import Figures, find, heat, measured_twice
+    from cudadoctor.report.formats import Seen
 
+    # Clocks differ by a quarter of an hour; a report of tomorrow is none.
+    soon = (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
     policy = groups.asked_policy(groups.found_policy(options))
     with closing(reading_nodes.Reader(policy)) as reader:
         read, missing = reading_nodes.parted(reader.files(files))
         asking = asking_nodes.Asking(options, reader)
         answered, silent = asking.all()
         earlier, unread = reading_nodes.parted(reader.files(history))
-        nodes, repeated = each_once([*read, *answered], _soon())
-        less = _compared(nodes)
+        nodes, repeated = each_once([*read, *answered], soon)
+        known = {measured.name for node in nodes for gpu in node.gpus for measured in gpu.figures}
+        less = {row.name: row.less for row in gathering.knowledge().figures if row.name in known}
         figures, before = Figures(nodes, less), Figures(earlier, less)
         slow = list(find(figures, before))
         again = asking.again(dict.fromkeys(one.node for one in slow))
@@ -102,22 +94,8 @@ def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | No
         slow = list(find(figures, before))
     missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
     notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
-    return Gathered(nodes, missing, earlier, figures, slow, repeated, notes)
-
-
-def _soon() -> str:
-    """A quarter of an hour from now, as reports write it: clocks differ, and a report of tomorrow is none."""
-    import datetime as dt
-
-    return (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str]]) -> None:
-    from cudadoctor.report.page import Style
-
-    style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
-    for form, path in written:
-        terminal.write_file(path, _rendered(form, seen, style))
+    found = paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
+    return Seen(found, nodes, lambda: heat(figures))
 
 
 def _rendered(form: str, seen: Seen, style: Style) -> str:
@@ -126,13 +104,6 @@ def _rendered(form: str, seen: Seen, style: Style) -> str:
     from cudadoctor.report import fleet_text
 
     return fleet_text.render(seen.fleet, gathering.knowledge(), style)
-
-
-def _compared(nodes: Iterable[Node]) -> dict[str, bool]:
-    """The figures that are known, and whether less of each is better."""
-    knowledge = gathering.knowledge()
-    names = {measured.name for node in nodes for gpu in node.gpus for measured in gpu.figures}
-    return {row.name: row.less for row in knowledge.figures if row.name in names}
 
 
 def _advise(cause: str, system: str | None) -> Advice | None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
-
-def _pages(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
+def _pages() -> list[str]:
     from cudadoctor.commands import manual
 
-    return [CompletionItem(name) for name in manual.names() if name.startswith(begun)]
+    return manual.names()
 
 
 @helping.command(
@@ -27,7 +22,7 @@ def _pages(context: click.Context, parameter: click.Parameter, begun: str) -> li
     ("cudadoctor guide", "the list of the pages"),
     ("cudadoctor guide ci", "one of them"),
 )
-@click.argument("page", default="index", shell_complete=_pages)
+@click.argument("page", default="index", shell_complete=groups.completing(_pages))
 @click.option("--pages", metavar="DIR", help="Write the whole manual into this folder, with a page for each cause and code, as Markdown.")
 @groups.shown
 def guide(page: str, pages: str | None, **options: Any) -> None:

@@ -26,8 +26,6 @@ class _WithExamples(click.Command):
 
 
 class Command(_WithExamples):
-    """A command of ours, made by `command`."""
-
     group: str
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -54,8 +52,6 @@ def command(group: str, summary: str, *examples: tuple[str, str], **more: Any) -
 
 
 class Group(_WithExamples, click.Group):
-    """All commands, by group."""
-
     examples = (
         ("cudadoctor check", "what is wrong here, and what to run first"),
         ("cudadoctor explain train.log", "what a text or a code means"),

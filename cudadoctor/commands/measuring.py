@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,29 +27,20 @@ SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE
 )
 @click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
 @click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
-@groups.policy_options
-@examining.evidence_options
-@groups.shown
+@examining.report_options
 def smoke(memory: str, duration: float, **options: Any) -> None:
     """Run test kernels on every visible GPU: arithmetic, memory, streams. Exits 0 only when every result was right."""
-    started = time.monotonic()
-    groups.outputs(options)
-    options = {**options, **_on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}
-    answer, knowledge = examining.judge(options, examining.requirements(options, kernel=True), started)
+    share = memory.strip()
+    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
+        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
+    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if options["verbose"] else ()))
+    options = {**options, "on_gpus": {"smoke": arguments}, "timeout": examining.limit_beside(duration, options["timeout"])}
+    answer, knowledge = examining.judge(options, kernel=True)
     from cudadoctor.report import smoke_text
 
     report = required(answer.report)
     examining.finish(report, knowledge, options, smoke_text.render(report, knowledge, examining.style(options)))
     sys.exit(groups.exit_code(report, options))
-
-
-def _on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> dict[str, Any]:
-    """The options of a run that does more on every GPU."""
-    share = memory.strip()
-    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
-        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
-    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
-    return {"on_gpus": {"smoke": arguments}, "timeout": examining.limit_beside(duration, timeout)}
 
 
 def required(report: Report) -> Report:
@@ -77,13 +67,9 @@ def required(report: Report) -> Report:
     metavar="SECONDS",
     help="In place of the figures: all GPUs under the load of their tensor cores at once, with clock, power and heat over time.",
 )
-@groups.policy_options
-@examining.evidence_options
-@groups.shown
+@examining.report_options
 def bench(save: str | None, against: str | None, sustained: float | None, **options: Any) -> None:
     """Measure every visible GPU beside what its link, memory and clocks can do: copies, arithmetic, launches, copies between GPUs."""
-    started = time.monotonic()
-    groups.outputs(options)
     if save is not None:
         terminal.check_file(save, f"--save {save}")
     from cudadoctor.commands import saved_figures
@@ -94,7 +80,7 @@ def bench(save: str | None, against: str | None, sustained: float | None, **opti
     if sustained is not None:
         limit = examining.limit_beside(sustained, options["timeout"])
         more = {"on_gpus": {"sustained": ("--seconds", f"{sustained:g}")}, "timeout": limit}
-    answer, knowledge = examining.judge({**options, **more}, examining.requirements(options), started)
+    answer, knowledge = examining.judge({**options, **more})
     report = saved_figures.compared(answer.report, saved, knowledge, strict=options["strict"])
     if save is not None:
         saved_figures.save(report, save)

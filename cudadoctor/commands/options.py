@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -41,6 +41,11 @@ def group(*decorators: Callable[[F], F], heading: str = "") -> Callable[[F], F]:
     return apply
 
 
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What a shell completes: those of these names that begin so."""
+    return lambda context, parameter, begun: [name for name in names() if name.startswith(begun)]
+
+
 class Seconds(click.FloatRange):
     """A time that ends."""
 
@@ -70,6 +75,8 @@ class Distro(click.ParamType[str]):
         return word
 
 
+timeout_option = click.option("--timeout", type=Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
+text_or_json_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 distro_option = click.option("--distro", type=Distro(), metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
 format_options = group(
     click.option("--format", "form", type=click.Choice(tuple(FORMATS)), default="text", show_default=True, help="What goes to stdout."),

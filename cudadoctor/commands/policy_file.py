@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,9 +18,6 @@ from cudadoctor.model.evidence import writable
 from cudadoctor.model.requirements import Ignore, Policy, Requirement
 from cudadoctor.sources import inputs, trust
 from cudadoctor.sources.plain_files import beginning
-
-if TYPE_CHECKING:
-    from cudadoctor.policy import RequirementError
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
@@ -174,10 +171,5 @@ def _requirements(texts: Sequence[str], where: str) -> tuple[Requirement, ...]:
     try:
         return policy.requirements(texts)
     except policy.RequirementError as error:
-        raise PolicyError(f"{where}{_pointed(error)}") from error
-
-
-def _pointed(error: RequirementError) -> str:
-    """The error, and below it the requirement with a mark under the column."""
-    line = error.text.replace("\n", " ").replace("\t", " ")
-    return f"{error}\n    {line}\n    {' ' * (error.column - 1)}^"
+        line = error.text.replace("\n", " ").replace("\t", " ")  # with a mark under the column
+        raise PolicyError(f"{where}{error}\n    {line}\n    {' ' * (error.column - 1)}^") from error

@@ -108,20 +108,15 @@ def absent(expect: str | None, nodes: Iterable[Node], missing: Iterable[Missing]
     """The nodes that should have been there and were neither seen nor named as missing."""
     if expect is None:
         return []
-    wanted = node_set(expect, "--expect")
-    seen = {name for node in nodes for name in (node.name, node.name.partition(".")[0])} | {one.source for one in missing}
-    return [Missing(source=name, why="no report of this node") for name in wanted if name not in seen]
-
-
-def node_set(text: str, option: str) -> list[str]:
-    """The names in a set such as node[001-037]."""
     from cudadoctor.sources.engines import EngineError
 
     try:
         from cudadoctor.sources.engines import distant
 
-        return distant.names(text)
+        wanted = distant.names(expect)
     except ImportError as error:
-        raise terminal.usage(f"{option} needs ClusterShell, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
+        raise terminal.usage("--expect needs ClusterShell, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
     except EngineError as error:
-        raise terminal.usage(f"{option} {error}") from error
+        raise terminal.usage(f"--expect {error}") from error
+    seen = {name for node in nodes for name in (node.name, node.name.partition(".")[0])} | {one.source for one in missing}
+    return [Missing(source=name, why="no report of this node") for name in wanted if name not in seen]

@@ -22,9 +22,9 @@ from cudadoctor.commands import options as groups
 @click.option("--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each.")
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
-@click.option("--no-try", is_flag=True, help="Do not rerun a failing step with one thing changed, which proves the cause.")
+@examining.no_try_option
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
-@click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
+@groups.timeout_option
 @groups.shown
 @click.pass_context
 def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, force: bool, no_try: bool, **options: Any) -> None:

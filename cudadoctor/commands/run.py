@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,13 +15,6 @@ from cudadoctor.commands import gathering, helping, terminal
 
 if TYPE_CHECKING:
     from cudadoctor.model.use import Outcome
-
-# A check of this machine as `cudadoctor fix` makes it, without figures.
-_OPTIONS: dict[str, Any] = {
-    "replay": None, "record": None, "no_redact": False, "force": False, "log": None, "timeout": 60.0, "distro": None, "form": "text",
-    "output": (), "strict": False, "quick": False, "frameworks": False, "no_try": False, "color": "never", "plain": True, "quiet": True,
-    "verbose": False,
-}  # fmt: skip
 
 
 @helping.command(
@@ -100,17 +93,15 @@ def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
 
 def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
     """The commands for a shell, empty where there are none; and the cause, or why there are none."""
-    import time
-
     from cudadoctor.commands import examining
+    from cudadoctor.commands.fix import fix
     from cudadoctor.commands.runner import interpreter
     from cudadoctor.model import exit_codes
-    from cudadoctor.model.requirements import Requirements
     from cudadoctor.prescribe import applying as planning
     from cudadoctor.report.clean import one_line
 
-    options = {**_OPTIONS, "python": interpreter(command)}
-    answer, knowledge = examining.judge(options, Requirements(skip=("benchmark",)), time.monotonic())
+    options = fix.make_context("fix", ["--quiet"]).params  # a check of this machine as `cudadoctor fix` makes it, without figures
+    answer, knowledge = examining.judge({**options, "python": interpreter(command), "skip": ("benchmark",)})
     report = answer.report
     if report.exit_code == exit_codes.INTERRUPTED:
         raise KeyboardInterrupt

@@ -47,8 +47,6 @@ _TAKES_NEXT = re.compile(rf"{_LETTERS}[XW]$|--check-hash-based-pycs$")
 
 
 class Examined(NamedTuple):
-    """What was asked of the machine, and the report on it."""
-
     answer: Answer
     evidence: Evidence
 
@@ -90,8 +88,6 @@ class Examination:
 
 
 class Run:
-    """One program from its start to what is said of it."""
-
     def __init__(
         self, argv: Sequence[str], knowledge: Callable[[], Knowledge], *, started: Sequence[str] | None = None, idle: float = IDLE
     ) -> None:

@@ -201,7 +201,6 @@ def _write(body: str) -> None:
 
 # ---------------------------------------------------------------- files that the user names
 def usage(message: str) -> click.UsageError:
-    """A wrong command line; `say` shows it."""
     return click.UsageError(message)
 
 

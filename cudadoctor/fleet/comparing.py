@@ -16,7 +16,7 @@ from cudadoctor.model.comparison import KINDS, Comparison, Difference, Kind, Sid
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.report import BenchmarkResult, Report, Row
+from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report, Row
 from cudadoctor.model.units import size
 from cudadoctor.report import words
 
@@ -50,20 +50,27 @@ def _side(one: Compared) -> Side:
 
 
 def _all(a: Compared, b: Compared, knowledge: Knowledge) -> Iterator[Difference]:
-    yield from _verdict(a.report, b.report)
-    yield from _findings(a.report, b.report)
-    yield from _rows(a.report, b.report)
-    yield from _asked(a.report, b.report)
-    yield from _of_both(_steps(a.report), _steps(b.report), "smoke")
-    yield from _machine(a.report, b.report)
-    yield from _gpus(a.report, b.report)
-    yield from _settings(a.evidence, b.evidence)
-    if _python_known(a.report) and _python_known(b.report):
-        yield from _of(a.report.machine.python.packages, b.report.machine.python.packages, "package")
-    yield from _figures(a.report, b.report, knowledge)
+    one, other = a.report, b.report
+    yield from _of({"verdict": one.verdict}, {"verdict": other.verdict}, "verdict")
+    yield from _of({"root cause": _cause(one)}, {"root cause": _cause(other)}, "verdict")
+    yield from _of(_findings(one), _findings(other), "finding")
+    yield from _rows(one, other)
+    asked = [{result.text: words.MET[result.met] for result in report.requirements} for report in (one, other)]
+    yield from _of_both(asked[0], asked[1], "requirement")
+    yield from _of_both(_steps(one), _steps(other), "smoke")
+    for what, part in _PARTS:
+        found = {what: part(one)}, {what: part(other)}
+        yield from (_of if _complete(one, other) else _of_both)(*found, "machine")
+    yield from _gpus(one, other)
+    variables = _variables(a.evidence), _variables(b.evidence)
+    if variables[0] is not None and variables[1] is not None:
+        yield from _of(variables[0], variables[1], "setting")
+    if _python_known(one) and _python_known(other):
+        yield from _of(one.machine.python.packages, other.machine.python.packages, "package")
+    yield from _figures(one, other, knowledge)
 
 
-def _of(a: Mapping[str, str], b: Mapping[str, str], kind: Kind) -> Iterator[Difference]:
+def _of(a: Mapping[str, str | None], b: Mapping[str, str | None], kind: Kind) -> Iterator[Difference]:
     """What two tables have not in common."""
     for what in sorted({*a, *b}):
         if a.get(what) != b.get(what):
@@ -71,13 +78,6 @@ def _of(a: Mapping[str, str], b: Mapping[str, str], kind: Kind) -> Iterator[Diff
 
 
 # ---------------------------------------------------------------- what bears on the verdict
-def _verdict(a: Report, b: Report) -> Iterator[Difference]:
-    if a.verdict != b.verdict:
-        yield Difference(kind="verdict", what="verdict", a=a.verdict, b=b.verdict)
-    if _cause(a) != _cause(b):
-        yield Difference(kind="verdict", what="root cause", a=_cause(a), b=_cause(b))
-
-
 def _cause(report: Report) -> str | None:
     root = report.diagnosis.root
     return None if root is None else f"{root.named}{_where(root, _places(report))}"
@@ -92,19 +92,14 @@ def _where(finding: Finding, places: Mapping[str | None, int]) -> str:
 
 
 def _places(report: Report) -> dict[str | None, int]:
-    """The place of each GPU's address."""
     return {gpu.address: len(report.machine.gpus) - 1 - place for place, gpu in enumerate(reversed(report.machine.gpus))}
 
 
-def _findings(a: Report, b: Report) -> Iterator[Difference]:
+def _findings(report: Report) -> dict[str, str]:
     """What else was found, by cause; how it stands there."""
-
-    def listed(report: Report) -> dict[str, str]:
-        diagnosis, places = report.diagnosis, _places(report)
-        groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
-        return {f"{one.named}{_where(one, places)}": f"{how}, {one.effect}" for how, group in groups for one in group}
-
-    yield from _of(listed(a), listed(b), "finding")
+    diagnosis, places = report.diagnosis, _places(report)
+    groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
+    return {f"{one.named}{_where(one, places)}": f"{how}, {one.effect}" for how, group in groups for one in group}
 
 
 def _rows(a: Report, b: Report) -> Iterator[Difference]:
@@ -133,14 +128,9 @@ def _comparable(row: Row, other: Row, a: Report, b: Report) -> bool:
     return True
 
 
-def _asked(a: Report, b: Report) -> Iterator[Difference]:
-    one, other = ({result.text: words.MET[result.met] for result in report.requirements} for report in (a, b))
-    yield from _of_both(one, other, "requirement")
-
-
-def _of_both(a: Mapping[str, str], b: Mapping[str, str], kind: Kind) -> Iterator[Difference]:
+def _of_both(a: Mapping[str, str | None], b: Mapping[str, str | None], kind: Kind) -> Iterator[Difference]:
     """What differs of that which both tables have."""
-    both = a.keys() & b.keys()
+    both = {what for what in a if a[what] is not None and b.get(what) is not None}
     yield from _of({what: a[what] for what in both}, {what: b[what] for what in both}, kind)
 
 
@@ -154,25 +144,25 @@ def _steps(report: Report) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------- what the machines are made of
+_YES = {True: "yes", False: "no", None: None}
+_OF_GPU: tuple[tuple[str, Callable[[MachineGpu], str | None]], ...] = (
+    ("name", lambda gpu: gpu.name),
+    ("compute capability", lambda gpu: gpu.compute_capability),
+    ("memory", lambda gpu: None if gpu.memory_bytes is None else size(gpu.memory_bytes)),
+    ("visible to CUDA", lambda gpu: _YES[gpu.visible]),
+)
 _PARTS: tuple[tuple[str, Callable[[Report], str | None]], ...] = (
     ("system", lambda one: one.machine.system),
     ("distribution", lambda one: one.machine.distribution),
     ("kernel", lambda one: one.machine.kernel),
     ("container", lambda one: one.machine.container),
-    ("WSL", lambda one: {True: "yes", False: "no", None: None}[one.machine.wsl]),
+    ("WSL", lambda one: _YES[one.machine.wsl]),
     ("driver, kernel module", lambda one: one.machine.driver.module),
     ("driver, library", lambda one: one.machine.driver.library),
     ("CUDA of the driver", lambda one: one.machine.driver.cuda),
     ("kind of kernel module", lambda one: one.machine.driver.flavour),
     ("Python", lambda one: one.machine.python.version),
 )  # fmt: skip
-
-
-def _machine(a: Report, b: Report) -> Iterator[Difference]:
-    for what, part in _PARTS:
-        one, other = part(a), part(b)
-        if one != other and (_complete(a, b) or (one is not None and other is not None)):
-            yield Difference(kind="machine", what=what, a=one, b=other)
 
 
 def _complete(a: Report, b: Report) -> bool:
@@ -196,32 +186,13 @@ def _gpus(a: Report, b: Report) -> Iterator[Difference]:
     if len(ours) != len(theirs) and _gpus_known(a) and _gpus_known(b):
         yield Difference(kind="gpu", what="GPUs", a=str(len(ours)), b=str(len(theirs)))
     for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        for what, first, second in (
-            ("name", one.name, other.name),
-            ("compute capability", one.compute_capability, other.compute_capability),
-            ("memory", _size(one.memory_bytes), _size(other.memory_bytes)),
-            ("visible to CUDA", _yes(one.visible), _yes(other.visible)),
-        ):
-            if first is not None and second is not None and first != second:
-                yield Difference(kind="gpu", what=f"GPU {place}, {what}", a=first, b=second)
-
-
-def _size(count: int | None) -> str | None:
-    return None if count is None else size(count)
-
-
-def _yes(value: bool | None) -> str | None:
-    return None if value is None else "yes" if value else "no"
-
-
-def _settings(a: Evidence | None, b: Evidence | None) -> Iterator[Difference]:
-    """Variables that a GPU program reads. Names of people and GPUs differ always, and a recording hides them."""
-    one, other = _variables(a), _variables(b)
-    if one is not None and other is not None:
-        yield from _of(one, other, "setting")
+        for what, of_gpu in _OF_GPU:
+            name = f"GPU {place}, {what}"
+            yield from _of_both({name: of_gpu(one)}, {name: of_gpu(other)}, "gpu")
 
 
 def _variables(evidence: Evidence | None) -> dict[str, str] | None:
+    """Those that a GPU program reads. Names of people and GPUs differ always, and a recording hides them."""
     item = evidence.get("environment") if evidence is not None else None
     if item is None or item.status != "ok" or item.stdout is None:
         return None

@@ -126,7 +126,8 @@ _decoder = msgspec.json.Decoder(_Report)
 def read(source: str, body: bytes) -> Iterator[Node | Missing]:
     """The node of a report; of several where each stands on a line of its own. What is none becomes a sentence, many of them one."""
     whole = one(source, body)
-    if isinstance(whole, Node) or not _is_of_lines(body):
+    firsts = [bytes(line[:_BEGINNING]).lstrip()[:1] for _, line in islice(_lines(body), 2)]
+    if isinstance(whole, Node) or firsts != [b"{", b"{"]:
         yield whole
         return
     right = wrong = 0
@@ -140,12 +141,6 @@ def read(source: str, body: bytes) -> Iterator[Node | Missing]:
             return
     if wrong > _MOST_WRONG:
         yield Missing(source=source, why=f"{wrong - _MOST_WRONG} more of its lines are no reports")
-
-
-def _is_of_lines(body: bytes) -> bool:
-    """Whether its first two lines each begin as a report does."""
-    firsts = [bytes(line[:_BEGINNING]).lstrip()[:1] for _, line in islice(_lines(body), 2)]
-    return firsts == [b"{", b"{"]
 
 
 def _lines(body: bytes) -> Iterator[tuple[int, memoryview]]:

@@ -15,8 +15,6 @@ from cudadoctor.model.report import RequirementResult
 
 
 class Advice(NamedTuple):
-    """What this release knows of a cause."""
-
     title: str
     url: str
     step: str | None

@@ -294,7 +294,9 @@ class Knowledge:
 
     # ------------------------------------------------------------ what texts show and people write
     circumstances = part_of("circumstances", "circumstance", tuple[wording.Circumstance, ...])
-    placeholder_words = part_of("placeholders", "words", dict[str, str])
+    _placeholders = table_of("placeholders", wording.Placeholders)
+    placeholder_words: cached_property[dict[str, str]] = cached_property(lambda self: self._placeholders.words)
+    placeholder_forms: cached_property[dict[str, re.Pattern[str]]] = cached_property(lambda self: self._placeholders.compiled())
     _conditions = table_of("conditions", wording.Conditions)
     # Of recipes, where lines alone meet them.
     conditions: cached_property[dict[str, dict[str, re.Pattern[str]]]] = cached_property(lambda self: self._conditions.compiled())

@@ -52,16 +52,33 @@ class Lexicon(Table, frozen=True, kw_only=True):
         return self.words[words] if isinstance(words, str) else words
 
 
+class Placeholders(Table, frozen=True, kw_only=True):
+    """By the value's name: what a sentence says in its place where it is not known, and the form that it has. `parts`: of forms."""
+
+    words: dict[str, str]
+    parts: dict[str, str]
+    forms: dict[str, str]
+
+    def compiled(self) -> dict[str, re.Pattern[str]]:
+        parts = {f"<{name}>": pattern for name, pattern in self.parts.items()}
+        found = dict(self.forms)
+        for name, pattern in [*reversed(parts.items())]:  # a part names only those before it
+            found = {form: whole.replace(name, pattern) for form, whole in found.items()}
+        return {name: lazy(pattern) for name, pattern in found.items()}
+
+
 class Conditions(Table, frozen=True, kw_only=True):
     """Patterns by what they say of a finding's place."""
 
     says: dict[str, str]
     engines: dict[str, str]
     frameworks: dict[str, str]
+    packages: dict[str, str]
+    words: dict[str, str]
 
     def compiled(self) -> dict[str, dict[str, re.Pattern[str]]]:
-        kinds = {"says": self.says, "engines": self.engines, "frameworks": self.frameworks}
-        return {kind: {name: lazy(pattern) for name, pattern in named.items()} for kind, named in kinds.items()}
+        kinds = ("says", "engines", "frameworks", "packages", "words")
+        return {kind: {name: lazy(pattern) for name, pattern in getattr(self, kind).items()} for kind in kinds}
 
 
 class Discourse(Table, frozen=True, kw_only=True):

@@ -84,15 +84,11 @@ def _result(one: Requirement, view: View) -> RequirementResult:
     if unmet:
         why = f"asked for {one.text}, found {_said(unmet)}"
     elif met is None:
-        why = _reasons(unknown) or ", ".join(crash.error for crash in guard.crashes) or "nobody answered"
+        reasons = (answer.why or f"{answer.shown}: no limit is known that it could be a share of" for answer in unknown)
+        why = ", ".join(dict.fromkeys(reasons)) or ", ".join(crash.error for crash in guard.crashes) or "nobody answered"
     return RequirementResult(text=one.text, met=met, found=_said(shown) or None, why=why)
 
 
 def _said(answers: Iterable[Answer]) -> str:
     """`145.0 GiB` of one GPU; `GPU 0 145.0 GiB, GPU 1 80.0 GiB` of several."""
     return ", ".join(dict.fromkeys(f"{answer.where}: {answer.shown}" if answer.where else answer.shown for answer in answers))
-
-
-def _reasons(answers: Iterable[Answer]) -> str:
-    said = (answer.why or f"{answer.shown}: no limit is known that it could be a share of" for answer in answers)
-    return ", ".join(dict.fromkeys(said))

@@ -29,8 +29,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What questions are put to."""
-
     facts: Facts
     report: Report
 

@@ -10,7 +10,7 @@ from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, same
 from cudadoctor.model import units
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import LADDER, NVML, GpuProcess, NvmlGpu
+from cudadoctor.model.values import LADDER, NVML, NvmlGpu
 from cudadoctor.policy.base import Answer, Answers, Question, View
 
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
@@ -33,8 +33,6 @@ def nobody(view: View) -> Answer:
 
 
 def of_each(ask: Callable[[View, Device], Answer]) -> Question:
-    """A question that every GPU answers for itself."""
-
     def question(view: View) -> Answers:
         found = devices(view)
         if not found:
@@ -47,8 +45,6 @@ def of_each(ask: Callable[[View, Device], Answer]) -> Question:
 
 
 def of_nvml(ask: Callable[[View, NvmlGpu], Answer]) -> Question:
-    """A question that NVML alone answers."""
-
     def one(view: View, device: Device) -> Answer:
         if device.nvml is None:
             return Answer(why=view.why(NVML, "NVML does not list this GPU"))
@@ -166,7 +162,9 @@ def nvlink(_: View, gpu: NvmlGpu) -> Answer:
 def alone(view: View, gpu: NvmlGpu) -> Answer:
     """Whether nobody else is on the GPU. Memory in use without a listed process leaves it open."""
     nvml = view.value(NVML)
-    listed = [entry for entry in (nvml.processes if nvml is not None else ()) if _is_on(entry, gpu)]
+    every = nvml.processes if nvml is not None else ()
+    index = str(gpu.index)
+    listed = [one for one in every if one.gpu == index or same_address(one.gpu if ":" in one.gpu else None, gpu.address)]
     if listed:
         names = ", ".join(f"{entry.name or 'process'} ({entry.pid})" for entry in listed[:3])
         return Answer(value="off", shown=names + (f" and {len(listed) - 3} more" if len(listed) > 3 else ""))
@@ -178,10 +176,6 @@ def alone(view: View, gpu: NvmlGpu) -> Answer:
     if gpu.memory_used_bytes > IDLE_LIMIT:
         return Answer(why=f"{units.size(gpu.memory_used_bytes)} are in use, and NVML lists no process")
     return Answer(value="on", shown="no other process")
-
-
-def _is_on(entry: GpuProcess, gpu: NvmlGpu) -> bool:
-    return entry.gpu == str(gpu.index) or same_address(entry.gpu if ":" in entry.gpu else None, gpu.address)
 
 
 # ---------------------------------------------------------------- what was run on them

@@ -38,8 +38,7 @@ def _driver_text(view: View) -> tuple[str | None, str]:
 def driver(view: View) -> Answers:
     text, of_library = _driver_text(view)
     if text is None:
-        known = view.known(LOADED_DRIVER)
-        why = known.why if isinstance(known, Unknown) else ""
+        why = view.why(LOADED_DRIVER, "")
         return (Answer(why=why) if why else Answer(is_fault=True, shown="no driver is loaded"),)
     return (Answer(value=text, shown=text + of_library),)
 

@@ -102,7 +102,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "\n".join(quote.text for quote in self.root.evidence)
 
     def quotes(self, form: re.Pattern[str]) -> bool:
-        """Whether one of the finding's quotes has this form."""
         return any(form.search(quote.text) for quote in self.root.evidence)
 
     def says(self, form: re.Pattern[str], *beside: str) -> bool:
@@ -110,8 +109,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return any(form.search(words) for words in (*(quote.text for quote in self.root.evidence), *self.values.values(), *beside))
 
     @property
+    def forms(self) -> Mapping[str, Mapping[str, re.Pattern[str]]]:
+        return self.knowledge.conditions
+
+    @property
     def setting(self) -> Setting:
-        """What a text says of the place where programs run."""
         return self.get(SETTING) or Setting()
 
     @property

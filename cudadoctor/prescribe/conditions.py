@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CAP_DAC_OVERRIDE,
     CAP_MKNOD,
@@ -36,18 +35,12 @@ from cudadoctor.prescribe.families import OF_REPOSITORY
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 
-_BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
     "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",
 )  # fmt: skip
 _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
-_BUILD = lazy(
-    r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
-    r"|error while loading shared libraries|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
-)
-_NUMBA = lazy(r"(?i)numba|nvvm")
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -63,14 +56,14 @@ def _holds(word: str, case: Case) -> bool:
     if kind == "value":
         name, equals, wanted = name.partition("=")
         return case.value(name) == wanted if equals else case.value(name) is not None
-    return CONDITIONS[word](case) if word in CONDITIONS else case.says(case.knowledge.conditions["says"][word])
+    return CONDITIONS[word](case) if word in CONDITIONS else case.says(case.forms["says"][word])
 
 
 # ---------------------------------------------------------------- the driver
 def installed_branches(case: Case) -> tuple[int, ...]:
     found: list[int] = []
     for package in case.packages:
-        named = _BRANCH_IN_NAME.match(package.name)
+        named = case.forms["packages"]["branch"].match(package.name)
         if named is None and package.name in _UNVERSIONED:
             named = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
         found += [int(named[1])] if named is not None else []
@@ -149,7 +142,12 @@ def _libcuda_on_disk(case: Case) -> bool:
 def _numba(case: Case) -> bool:
     """Numba is what compiles here: the text shows it, or the machine has it. A text that shows none speaks of another compiler."""
     here = case.python is not None and case.python.package("numba") is not None
-    return here or not case.told_by_text or case.quotes(_NUMBA) or ("numba-shown" in case.setting.words and not case.quotes(_BUILD))
+    return (
+        here
+        or not case.told_by_text
+        or case.quotes(case.forms["words"]["numba"])
+        or ("numba-shown" in case.setting.words and not case.quotes(case.forms["words"]["build"]))
+    )
 
 
 def _toolkit_packaged(case: Case) -> bool:
@@ -195,8 +193,6 @@ def _python_outdated(case: Case) -> bool:
 
 
 def _by_file(key: str) -> Condition:
-    """A file of Numba's settings holds this key."""
-
     def by_file(case: Case) -> bool:
         stated = (case.value("path") or "").endswith((".yaml", ".yml"))
         return stated or (case.python is not None and any(key in line.text.lower() for line in case.python.numba_config))
@@ -299,7 +295,9 @@ CONDITIONS: dict[str, Condition] = {
     **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
     "of-none": lambda case: frameworks.framework(case) is None,
     # No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there.
-    "for-numba": lambda case: case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None,
+    "for-numba": lambda case: (
+        case.value("framework") is None and not case.quotes(case.forms["words"]["build"]) and frameworks.named_in(case) is None
+    ),
     "numba": _numba,
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,

@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import StepTemplate
 from cudadoctor.prescribe import shells
 from cudadoctor.prescribe.distribution import Distribution
-from cudadoctor.prescribe.shells import PLACEHOLDER, Script, Value, is_plain, names, plain
+from cudadoctor.prescribe.shells import PLACEHOLDER, Script, Value, is_plain, names
 
 # A family without commands of its own uses those of the family it descends from.
 _PARENT = {"ubuntu": "debian"}
@@ -112,15 +112,12 @@ def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
     """
     if any(name not in values for name in names(template)):
         return None
-    if not template.startswith("$Env:") and not all(_reaches_program(values[name]) for name in names(template)):
+    words = [word for name in names(template) if not isinstance(values[name], Script) for word in shells.each(values[name])]
+    if not template.startswith("$Env:") and not all(map(shells.reaches_program, words)):
         return None
     if portable(template) is None:
         return PLACEHOLDER.sub(lambda found: _in_expression(values[found[1]]), template)
     return "\n".join(_filled(line, values) for line in template.strip("\n").split("\n"))
-
-
-def _reaches_program(value: Value) -> bool:
-    return isinstance(value, Script) or all(map(shells.reaches_program, (value,) if isinstance(value, str) else value))
 
 
 def _filled(line: str, values: Mapping[str, Value]) -> str:
@@ -128,23 +125,18 @@ def _filled(line: str, values: Mapping[str, Value]) -> str:
     for word in shlex.split(line):
         whole = PLACEHOLDER.fullmatch(word)
         if whole is not None:
-            words.append(_quoted(values[whole[1]]))
+            words.append(shells.quoted(values[whole[1]], shells.powershell))
         else:
-            words.append(shells.powershell(PLACEHOLDER.sub(lambda found: plain(values[found[1]]), word)))
+            words.append(shells.powershell(PLACEHOLDER.sub(lambda found: " ".join(shells.each(values[found[1]])), word)))
     return f"& {' '.join(words)}" if words[0].startswith("'") else " ".join(words)
-
-
-def _quoted(value: Value) -> str:
-    if isinstance(value, Script):
-        return str(value)
-    return shells.powershell(value) if isinstance(value, str) else " ".join(map(shells.powershell, value))
 
 
 def _in_expression(value: Value) -> str:
     """Where a command for Windows has its value: behind `=` a bare word would be a command, so only names and numbers stay bare."""
     if isinstance(value, Script) or (isinstance(value, str) and _NAME.fullmatch(value)):
         return str(value)
-    return f"'{value}'" if isinstance(value, str) and _quoted(value) == value else _quoted(value)
+    quoted = shells.quoted(value, shells.powershell)
+    return f"'{value}'" if quoted == value else quoted
 
 
 def for_cmd(shell: str) -> str | None:

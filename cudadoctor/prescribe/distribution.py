@@ -72,15 +72,13 @@ def from_word(word: str, knowledge: Knowledge) -> Distribution:
     headless = next((_HEADLESS[part] for part in parts if part in _HEADLESS), None)
     parts = [part for part in parts if part not in _WSL and part not in _SILENT]
     names, version, codename = _split(parts, rows, _codes(knowledge))
-    row = _row(names, rows)
     plain = [name for name in names if name not in _HEADLESS]
-    if row is None and plain != names:
-        row = _row(plain, rows)
+    row = _row(names, rows) or _row(plain, rows)
     if row is None and not names and (codename or wsl):
         row = rows["ubuntu" if wsl and codename is None else _family_of_code(codename, knowledge)]
     if row is not None and row.id == "windows":
         wsl = False
-    return _made(row, "-".join(plain or names) or None, version, codename, knowledge, wsl=wsl, headless=headless)
+    return msgspec.structs.replace(_made(row, "-".join(plain or names) or None, version, codename, knowledge), wsl=wsl, headless=headless)
 
 
 def known_word(word: str, knowledge: Knowledge) -> bool:
@@ -121,11 +119,8 @@ def _split(parts: list[str], rows: Mapping[str, DistributionRow], codes: frozens
 
 def _row(names: list[str], rows: Mapping[str, DistributionRow]) -> DistributionRow | None:
     """The longest run of words, from the first on, that is a name: "opensuse-leap" before "opensuse"."""
-    for end in range(len(names), 0, -1):
-        found = rows.get("-".join(names[:end]))
-        if found is not None:
-            return found
-    return None
+    runs = ("-".join(names[:end]) for end in range(len(names), 0, -1))
+    return next((rows[run] for run in runs if run in rows), None)
 
 
 # ---------------------------------------------------------------- what the machine says
@@ -139,7 +134,9 @@ def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distributi
         return msgspec.structs.replace(made, driver=_by_name(knowledge)["l4t"].driver)
     tree = facts.value(BOOTED_IMAGE)
     made = made if tree is None else _of_tree(made, tree, knowledge)
-    return msgspec.structs.replace(made, wsl=_in_wsl(facts) and made.family != "windows")
+    wsl, setting = facts.get(WSL), facts.value(SETTING)  # the kernel is WSL's, or a text says so and no kernel contradicts it
+    in_wsl = wsl.value is True if not isinstance(wsl, Unknown) else setting is not None and "wsl" in setting.words
+    return msgspec.structs.replace(made, wsl=in_wsl and made.family != "windows")
 
 
 def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distribution:
@@ -151,17 +148,11 @@ def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distributio
     )
     if row is not None and made.family in (None, row.family):
         version = made.version or next((part for part in parts if part.isdigit()), None)
-        made = _made(row, row.id, version, None, knowledge, wsl=False, headless=made.headless)
+        made = msgspec.structs.replace(_made(row, row.id, version, None, knowledge), headless=made.headless)
     plain = made.ready_image
     if plain is not None and ":" in tree:
         plain = f"{plain.partition(_FROM)[0]}{_FROM}{_VARIANT.sub('', tree.rpartition(_FROM)[2])}"
     return msgspec.structs.replace(made, image=made.image or "rpm-ostree", ready_image=plain)
-
-
-def _in_wsl(facts: Facts) -> bool:
-    """The kernel is WSL's, or the user's text says so and no kernel contradicts it."""
-    wsl, setting = facts.get(WSL), facts.value(SETTING)
-    return wsl.value is True if not isinstance(wsl, Unknown) else setting is not None and "wsl" in setting.words
 
 
 def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:
@@ -172,10 +163,9 @@ def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:
         row = rows["sles" if identifier.startswith("sle") else "opensuse-leap"]
     variant = (system.variant or "").lower()
     stated = system.codename if system.codename in _codes(knowledge) else None
-    made = _made(row, identifier or None, system.version_id, stated, knowledge, wsl=False, headless=_HEADLESS.get(variant))
-    if made.family == "fedora" and any(name in variant for name in _IMAGES):
-        return msgspec.structs.replace(made, image="rpm-ostree")
-    return made
+    made = _made(row, identifier or None, system.version_id, stated, knowledge)
+    image = "rpm-ostree" if made.family == "fedora" and any(name in variant for name in _IMAGES) else made.image
+    return msgspec.structs.replace(made, image=image, headless=_HEADLESS.get(variant))
 
 
 def _like(like: tuple[str, ...], rows: Mapping[str, DistributionRow]) -> DistributionRow | None:
@@ -190,17 +180,10 @@ def _like(like: tuple[str, ...], rows: Mapping[str, DistributionRow]) -> Distrib
 
 # ---------------------------------------------------------------- rows of the table
 def _made(
-    row: DistributionRow | None,
-    identifier: str | None,
-    version: str | None,
-    codename: str | None,
-    knowledge: Knowledge,
-    *,
-    wsl: bool,
-    headless: bool | None,
+    row: DistributionRow | None, identifier: str | None, version: str | None, codename: str | None, knowledge: Knowledge
 ) -> Distribution:
     if row is None:
-        return Distribution(id=identifier, version=version, wsl=wsl, headless=headless)
+        return Distribution(id=identifier, version=version)
     mapped = _of_version(row.codenames, version) or codename or row.codename
     family = row.family
     if family in ("ubuntu", "debian") and mapped is not None:
@@ -215,8 +198,6 @@ def _made(
         codename=mapped,
         image=row.image,
         ready_image=row.ready_image,
-        wsl=wsl,
-        headless=headless,
         repository=repository,
         series_only=repository in row.series_only,
         toolkit=row.toolkit,
@@ -234,10 +215,7 @@ def _of_version(table: Mapping[str, str], version: str | None) -> str | None:
 
 
 def _by_name(knowledge: Knowledge) -> Mapping[str, DistributionRow]:
-    def make() -> dict[str, DistributionRow]:
-        return {name: row for row in knowledge.distributions for name in (row.id, *row.names)}
-
-    return knowledge.once("distributions by name", make)
+    return knowledge.once("distributions by name", lambda: {name: row for row in knowledge.distributions for name in (row.id, *row.names)})
 
 
 def _codes(knowledge: Knowledge) -> frozenset[str]:

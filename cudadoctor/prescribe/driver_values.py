@@ -12,9 +12,7 @@ from cudadoctor.prescribe.families import debian_libraries, debian_names, resolv
 from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
-_VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 FABRIC_IN_ONE_WORD = 580  # the first branch
-RELEASE = lazy(r"[\w.+~-]+")  # of a kernel
 
 
 # Where the release is not known here the command asks for it.
@@ -41,7 +39,7 @@ def driver(case: Case) -> Found:
     yield "repository_machine", "sbsa" if arm else machine
     yield "run_machine", "aarch64" if arm else "x86_64"
     yield "kernel", release or Script('"$(uname -r)"')
-    if release is None or RELEASE.fullmatch(release):
+    if release is None or case.knowledge.placeholder_forms["kernel"].fullmatch(release):
         yield "kernel_headers", _HEADERS_OF_RUNNING.get(case.system.family or "") if release is None else _headers(case, release)
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
@@ -52,7 +50,7 @@ def driver(case: Case) -> Found:
 def loaded_version(case: Case) -> str | None:
     """The version of the driver that runs, where it has the form of one."""
     stated = case.module.text if case.module is not None else case.value("driver_version")
-    return stated if stated is not None and _VERSION.fullmatch(stated) else None
+    return stated if stated is not None and case.knowledge.placeholder_forms["driver_version"].fullmatch(stated) else None
 
 
 def _repositories(case: Case) -> Found:
@@ -200,26 +198,17 @@ def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tupl
     return (library, f"{prefix}ml1", *compiler), (tool,)
 
 
-_LINUX_DRIVER = lazy(
-    r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings|\d{3}xx-)|libnvidia-(?!container)|libcuda1|cuda-drivers"
-    r"|xserver-xorg-video-nvidia|firmware-nvidia-(?:tesla-\d{3}-)?gsp"
-    r"|(?:akmod|kmod|dkms|xorg-x11-drv|xorg-x11)-nvidia|nvidia-(?:kmod|modprobe|persistenced|xconfig|libXNVCtrl)"  # Fedora, RHEL
-    r"|x11-video-nvidia|nvidia-(?:gfx|gl|video|common|userspace)"  # SUSE
-    r"|nvidia(?:-lts)?$|(?:lib32-|opencl-){1,2}nvidia|linux\d{2,4}-nvidia|linux-cachyos[a-z-]{0,20}-nvidia"  # Arch and its descendants
-)
-
-
-_OF_RPM_FUSION = lazy(r"xorg-x11-drv-nvidia(?:-\d{3}xx)?")
 _NAME = lazy(r"[a-z0-9][\w.+:-]*")
 
 
 def linux_driver(case: Case) -> Found:
-    found = [package for package in case.packages if _LINUX_DRIVER.match(package.name) and _NAME.fullmatch(package.name)]
+    forms = case.forms["packages"]
+    found = [package for package in case.packages if forms["linux-driver"].match(package.name) and _NAME.fullmatch(package.name)]
     yield "linux_driver_packages", tuple(dict.fromkeys(package.name for package in found))
     # dpkg's first letter is what was asked for: h, the package stays at its version.
     foreign = [package for package in found if package.repository is not None and package.repository == case.value("repository")]
     # RPM Fusion's: the part that computing needs, of the branch that is here.
-    yield "cuda_of_module", next((f"{package.name}-cuda" for package in found if _OF_RPM_FUSION.fullmatch(package.name)), None)
+    yield "cuda_of_module", next((f"{package.name}-cuda" for package in found if forms["rpm-fusion"].fullmatch(package.name)), None)
     yield "packages_of_repository", tuple(dict.fromkeys(package.name for package in foreign)) or None
     yield "held_packages", tuple(dict.fromkeys(package.name for package in found if package.state.startswith("h")))
 

@@ -226,7 +226,6 @@ def suse_group(branch: int | None) -> str:
 
 # ---------------------------------------------------------------- NixOS, Windows
 def nixos_lines(need: Need) -> tuple[str, ...]:
-    """The lines of configuration.nix that give this driver."""
     attribute = "production" if need.high is None else f"legacy_{need.high}"
     lines = [
         "nixpkgs.config.allowUnfree = true;",

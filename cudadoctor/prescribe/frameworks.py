@@ -26,7 +26,7 @@ def framework(case: Case) -> str | None:
 
 
 def named_in(case: Case) -> str | None:
-    return next((name for name, form in case.knowledge.conditions["frameworks"].items() if case.quotes(form)), None)
+    return next((name for name, form in case.forms["frameworks"].items() if case.quotes(form)), None)
 
 
 def speaks_of(case: Case, name: str) -> bool:

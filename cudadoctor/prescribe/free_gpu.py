@@ -21,7 +21,6 @@ from cudadoctor.prescribe.shells import Found
 USED_LITTLE = 0.10  # of its memory: a GPU of which others hold no more counts as free (checks/processes.py blames from here on)
 _NAMED_BY = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")  # lists of numbers: 0,1 or 0-1
 _RANGE = lazy(r"(\d{1,4})(?:-(\d{1,4}))?")
-UUID = r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def held(case: Case) -> Device | None:
@@ -69,7 +68,7 @@ def _is_free(device: Device, case: Case) -> bool:
     """Hardly any of its memory is in use, and it computes for whoever comes."""
     gpu, nvml, ladder = device.nvml, case.get(NVML), case.get(LADDER)
     steps = [entry.status for entry in (ladder.rungs if ladder is not None else ()) if entry.gpu == device.number]
-    if re.fullmatch(UUID, device.uuid or "") is None or not {*steps} <= {"pass", "skip"}:
+    if case.knowledge.placeholder_forms["free_gpu"].fullmatch(device.uuid or "") is None or not {*steps} <= {"pass", "skip"}:
         return False
     if gpu is None:
         room, total = _room(device), device.cuda.memory_total_bytes if device.cuda is not None else None

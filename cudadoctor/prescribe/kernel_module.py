@@ -16,17 +16,6 @@ from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MO
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
-_BUILDER = lazy(r"dkms|akmod|nvidia-kernel-source")
-# Packages that hold the module of one kernel. Fedora's are made by akmods, SUSE's are linked to each new kernel of one flavour.
-_READY_MADE = {
-    "ubuntu": lazy(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-\d)"),
-    "rhel": lazy(r"kmod-nvidia-(?:open-)?\d{3}(?=\.[\d.]{1,12}-(?P<kernel>\d[\w.]{0,40}-\d[\w.]{0,60}))"),
-    "arch": lazy(
-        r"(?P<manjaro>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"
-        r"|linux-(?P<cachyos>cachyos)(?:-[a-z0-9]{2,8}){0,2}?-nvidia(?:-open)?$"
-    ),
-    "suse": lazy(r"nvidia-\S{1,40}-kmp-[a-z0-9]{2,12}$"),
-}
 _TO_VFIO = lazy(r"\bvfio-pci(?:\.ids=| ids=)(?P<ids>(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16})")
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _RELEASE_OF_RPM = lazy(r"\d{1,4}(?P<dist>\.el\d\w{0,12})")
@@ -39,11 +28,15 @@ def running(case: Case) -> str | None:
     return kernel.release if kernel is not None else case.value("kernel", "release") or (named["release"] if named else None)
 
 
+def _has_builder(case: Case) -> bool:
+    return any(case.forms["packages"]["builder"].search(package.name) for package in case.packages)
+
+
 def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
     """The installed package that holds a ready-made module. None where the module is built here, or nothing says."""
-    form = _READY_MADE.get(case.system.family or "")
+    form = case.forms["packages"].get(f"ready-made-{case.system.family}")
     entries = case.get(DKMS)
-    if form is None or entries or any(_BUILDER.search(package.name) for package in case.packages):
+    if form is None or entries or _has_builder(case):
         return None
     named = ((package, found) for package in case.packages if (found := form.match(package.name)) is not None)
     release = running(case) or ""
@@ -53,7 +46,7 @@ def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
 def _without_builder(case: Case) -> bool:
     """There is no dkms, and no package that would bring it. Fedora has akmods for it, and SUSE's packages link their modules."""
     missing = case.absent(DKMS) or "no-dkms" in case.setting.words
-    return missing and case.system.family not in ("fedora", "suse") and not any(_BUILDER.search(package.name) for package in case.packages)
+    return missing and case.system.family not in ("fedora", "suse") and not _has_builder(case)
 
 
 def _for_running_kernel(case: Case) -> str | None:
@@ -109,12 +102,8 @@ def _on_disk(case: Case) -> set[str]:
     """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds it."""
     files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
     built = {entry.version for entry in _built(case) if running(case) in (entry.kernel, None)}
-    held = (_VERSION.search(package.version) for package in case.packages if _HOLDS_MODULE.search(package.name))
+    held = (_VERSION.search(package.version) for package in case.packages if case.forms["packages"]["holds-module"].search(package.name))
     return files or built or {found[0] for found in held if found is not None}
-
-
-_OF_ARCH = lazy(r"nvidia(?:-open)?(?:-lts|-dkms)?")
-_OF_SUSE = lazy(r"nvidia-(?:open-)?(?:driver|gfx)\S{0,30}-kmp-\w{2,20}")
 
 
 def guest_ids(case: Case) -> str | None:
@@ -141,9 +130,9 @@ def values(case: Case) -> Found:
     yield "kept_parameter", f"{option}={others_kept}" if others_kept else None
     names = [package.name for package in case.packages]
     if case.system.family == "arch":
-        yield "arch_modules", tuple(filter(_OF_ARCH.fullmatch, names))
+        yield "arch_modules", tuple(filter(case.forms["packages"]["arch"].fullmatch, names))
     if case.system.family == "suse":
-        yield "module_packages", tuple(filter(_OF_SUSE.fullmatch, names)) or case.driver.packages
+        yield "module_packages", tuple(filter(case.forms["packages"]["suse"].fullmatch, names)) or case.driver.packages
     if found is None:
         return
     package, name = found
@@ -158,7 +147,6 @@ def values(case: Case) -> Found:
     )
 
 
-_HOLDS_MODULE = lazy(r"-kmp-|^kmod-nvidia-(?!open-dkms|latest-dkms)")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {

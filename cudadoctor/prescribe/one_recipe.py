@@ -67,7 +67,6 @@ def _shape(numbers: tuple[int, ...], form: str) -> str:
 
 
 def _gpu_count(case: Case) -> int | None:
-    """The GPUs that nvidia-smi or NVML lists."""
     smi, nvml = case.get(SMI), case.get(NVML)
     return len(nvml.gpus) if nvml is not None and nvml.gpus else len(smi.gpus) if smi is not None and smi.gpus else None
 

@@ -18,7 +18,7 @@ OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and
 OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
 OLDEST_OF_CU11 = ComputeCapability("3.5")
 WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-cuda[cu11] brings
-# numba-cuda 0.19 dropped CUDA 11.
+# What pip is asked for. numba-cuda 0.19 dropped CUDA 11.
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
 LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
@@ -59,13 +59,7 @@ def _has_cuda_12(case: Case) -> bool:
     bindings = python.package("cuda-bindings")
     if bindings is not None:
         return bindings.version.major < 13
-    names = [package.name.lower() for package in python.packages]
-    return any(name.endswith("-cu12") for name in names)
-
-
-def requirement(name: str | None) -> str | None:
-    """What pip is asked for."""
-    return REQUIREMENTS.get(name or "")
+    return any(package.name.lower().endswith("-cu12") for package in python.packages)
 
 
 def numpy_requirement(case: Case) -> str:
@@ -74,12 +68,8 @@ def numpy_requirement(case: Case) -> str:
     if stated is not None:  # what Numba itself says: it compares major and minor version
         major, minor = (int(part) for part in stated.split("."))
         return f"numpy<{major}.{minor + 1}" if case.value("numpy_side") == "less" else f"numpy>={stated}"
-    python = case.python
-    bounds = [BELOW]
-    numba = python.package("numba") if python is not None else None
-    target = python.package("numba-cuda") if python is not None else None
-    if target is not None and target.version > LAST_WITH_ROW_STACK:
-        bounds = []
+    numba, target = (case.python.package(name) if case.python is not None else None for name in ("numba", "numba-cuda"))
+    bounds = [] if target is not None and target.version > LAST_WITH_ROW_STACK else [BELOW]
     chosen = (case.knowledge.numba_release(numba.version) if numba is not None else None) or case.knowledge.numba_releases[0]
     bounds += _BELOW.findall(chosen.numpy)[-1:]
     return f"numpy<{min(bounds, key=lambda text: PackageVersion(text).numbers, default=BELOW)}"
@@ -130,7 +120,7 @@ def stack_of(case: Case) -> Stack | None:
     rows = case.knowledge.numba_releases
     python = PackageVersion(case.python.version) if case.python is not None else None
     here = [row for row in rows if python is None or _within(row.python, python)] or list(rows)
-    wheels = requirement(series(case))
+    wheels = REQUIREMENTS.get(series(case) or "")
     if wheels is not None:
         return Stack(wheels=wheels, release=here[0] if here else None)
     toolkit = _newest_toolkit(case)

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
@@ -24,83 +25,10 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, processes, settings
 from cudadoctor.prescribe.case import Case, Stack
-from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
+from cudadoctor.prescribe.driver_values import docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
-from cudadoctor.prescribe.shells import Found, Script, Value, printable
+from cudadoctor.prescribe.shells import Found, Script, Value, each, printable
 
-# A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
-_PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
-_EVERYBODYS = (
-    r"/(?:(?:usr/)?tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes"
-    r"|mnt/[a-z]/(?i:temp|windows/temp|users/public|programdata))(?:/|$)"
-)
-# Windows drops dots and blanks at the end of a name, and has a short form of each: NAME~1.
-_PART_OF_WINDOWS = r"(?!\.{1,2}(?:[/\\]|$))(?![^/\\:\n]{0,20}~\d)[^/\\:\n\"<>|?*]{0,254}[^/\\:\n\"<>|?*. ]"
-_OPEN_ON_WINDOWS = (
-    r"[A-Za-z]:[\\/](?:Users[\\/](?:Public|All Users)|Documents and Settings|Windows[\\/](?:Temp|Tasks|System32[\\/](?:spool|Tasks))"
-    r"|Temp|ProgramData)(?:[\\/]|$)"
-)
-_PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART_OF_WINDOWS}){{1,60}}[\\/]?)"
-_OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za-z]:[\\/](?:Windows|Program Files)))"
-# Software for all: nothing beside it is opened to everybody. Of a folder of the system one library, for a set-user-ID program beside it
-# would else get one more reader.
-_SOFTWARE = (
-    r"(?:/usr/local/cuda[\w.-]{0,20}|/opt/(?i:[\w.-]{0,20}(?:cuda|nvidia|conda|mamba|miniforge))[\w.-]{0,20})(?:/(?!\.)[\w.+@-]{1,100}){0,20}/?"
-    r"|/(?:usr|opt)(?:/(?!\.)[\w.+@-]{1,100}){0,10}/lib(?:64)?/python3[\w.]{0,5}(?:/(?!\.)[\w.+@-]{1,100}){0,20}/?"
-    r"|/(?:usr/(?:local/)?)?lib(?:64)?(?:/[\w-]{1,40}){0,3}/lib[\w.+-]{1,80}\.(?:so[.\d]{0,20}|bc)"
-)
-_INSTALLED = r".{0,4000}[/\\](?:site|dist)-packages[/\\]"
-_OF_A_PERSON = r"(?:/(?:home|Users))?/[^/.]{0,255}/?$"
-_FORMS: dict[str, re.Pattern[str]] = {
-    name: lazy(pattern)
-    for names, pattern in (
-        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
-        (("major", "old_major", "lxc"), r"\d{1,9}"),
-        (("kernel_compiler",), r"[a-z][\w.+-]{1,60}"),
-        (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
-        (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
-        (("kernel",), RELEASE.pattern),
-        (("vfio_ids",), r"[0-9a-f]{4}:[0-9a-f]{4}(?:,[0-9a-f]{4}:[0-9a-f]{4}){0,7}"),
-        (("l4t_image", "drained_node", "wsl_distribution"), r"[A-Za-z0-9][\w.-]{0,80}"),
-        (("nvidia_repository",), r"[a-z]{1,20}\d{1,9}"),
-        (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
-        (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
-        # An interpreter is a whole path whose name says so: it stands where a command does.
-        (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "project", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
-        (("numba_config",), rf"\.numba_config\.yaml|(?=.*[/\\]\.numba_config\.yaml$)(?:{_PLACE})"),
-        (("software",), _SOFTWARE),
-        # A file of the user's own that has the name of a module; nothing of the system's is renamed, no installed package and no home.
-        (("new_path",), rf"(?!{_OF_SYSTEM}|{_INSTALLED}|{_OF_A_PERSON})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
-        (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
-        (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
-        (("user", "owner"), r"[^-].{0,200}"),
-        (("owning_package",), r"[A-Za-z0-9][\w.-]{0,100}"),
-        # It goes into the loader's own list: a folder of the system's.
-        (
-            ("libcuda_folder",),
-            rf"(?!{_EVERYBODYS})/(?:usr|lib\d{{0,2}}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@ -]{{1,100}}){{1,20}}",
-        ),
-        # No group that gives more than its name says.
-        (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
-        (("free_gpu",), free_gpu.UUID),
-        (("units", "unit"), r"\w[\w@.:\\-]{0,199}\.service"),
-        (("commented",), r"\d{1,7}\{/\^(?:: )?# \.\*\\b[A-Za-z_]\w{0,100}\\b/\{p;q\}\};\$q1"),
-        (("comment_out",), r"\d{1,7}\{/\\\(\^\\\|\[\^\$\{\]\\\)\\b[A-Za-z_]\w{0,100}\[= \]/s/\^/(?:: )?# /\}"),
-        (("put_back",), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:: )?# //\}"),
-        (("set_file",), rf"{_PLACE}"),
-        (("place",), rf"/dev/nvidia(?:ctl|-uvm|\d{{1,4}})|{_PLACE}"),
-        (("packages",), _PLACE),
-        (("byte_code",), rf"(?=.*[/\\]__pycache__[/\\][\w.-]{{1,120}}\.pyc$){_PLACE}"),
-        (("startup_file",), rf"(?!{_OF_SYSTEM})(?=.*[/\\](?:[\w.+-]{{1,120}}\.pth|(?:site|user)customize\.py)$){_PLACE}"),
-        (("own",), rf"(?=.*/(?:python|pypy)[\w.]{{0,20}}$){_PLACE}"),
-        (("option", "opposite"), r"(?:no)?(?:dev|exec)"),
-        (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
-        (("call",), r"[\w/, ]{2,200}"),
-        (("instance",), r"PCI\\[\w&.\\-]+"),
-    )
-    for name in names
-}
 # What a recording or a message may have pip install: packages that this doctor speaks of, by name and version.
 _KNOWN_PACKAGE = lazy(
     r"numpy|scipy|llvmlite|numba(?:-cuda)?|nvidia-[a-z0-9-]{1,40}|cuda-[a-z]{1,20}|pynvml|torch\w{0,10}|triton|jax\w{0,4}(?:-[a-z0-9-]{1,30})?"
@@ -122,16 +50,15 @@ def _known(case: Case) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
-            if value and (isinstance(value, Script) or fits(name, value)):
+            if value and (isinstance(value, Script) or fits(name, value, case.knowledge)):
                 found[name] = value
     return found
 
 
-def fits(name: str, value: Value) -> bool:
+def fits(name: str, value: Value, knowledge: Knowledge) -> bool:
     """Whether a value has the form that its place asks for; no value stands for an option."""
-    parts = (value,) if isinstance(value, str) else value
-    form = _FORMS.get(name)
-    return all(printable(part) and part[:1] != "-" and (form is None or form.fullmatch(part) is not None) for part in parts)
+    form = knowledge.placeholder_forms.get(name)
+    return all(printable(part) and part[:1] != "-" and (form is None or form.fullmatch(part) is not None) for part in each(value))
 
 
 # ---------------------------------------------------------------- files and variables
@@ -226,7 +153,7 @@ def _python(case: Case) -> Found:
     yield "prefix", managers.conda_prefix(case) or (python.prefix if python is not None else None)
     yield "project", managers.project(case)
     series = pip.series(case)
-    yield "requirement", pip.requirement(series)
+    yield "requirement", pip.REQUIREMENTS.get(series or "")
     loaded = case.get(LOADED_DRIVER)  # what the choice rests on, where it rests on something
     capabilities = ", ".join(one.text for one in case.gpus.capabilities)
     yield "fits", f" It fits driver {loaded.version} and compute capability {capabilities}." if loaded and capabilities else None
@@ -270,7 +197,6 @@ def _interpreter(case: Case) -> Value:
 
 
 def _stack(stack: Stack, *, windows: bool) -> Found:
-    """What the rest of the way installs."""
     yield "numba_requirement", stack.numba
     yield "wanted_python", newest_python(stack)
     if stack.toolkit is not None:

@@ -30,8 +30,7 @@ def _marks(case: Case) -> tuple[str, ...]:
 
 
 def _engine_of(case: Case) -> str:
-    """The first engine that is spoken of."""
-    return next((name for name, form in case.knowledge.conditions["engines"].items() if case.says(form, *_marks(case))), "docker")
+    return next((name for name, form in case.forms["engines"].items() if case.says(form, *_marks(case))), "docker")
 
 
 def _engine(name: str) -> Condition:

@@ -87,5 +87,5 @@ CONDITIONS: dict[str, Condition] = {
     "no-recovery-needed": lambda case: needed(case) == NONE,
     "remapping-failed": remapping_failed,
     "gsp-can-be-off": gsp_can_be_off,
-    "switched-by-unknown": lambda case: not any(case.says(case.knowledge.conditions["says"][f"switched-by-{tool}"]) for tool in _SWITCHES),
+    "switched-by-unknown": lambda case: not any(case.says(case.forms["says"][f"switched-by-{tool}"]) for tool in _SWITCHES),
 }

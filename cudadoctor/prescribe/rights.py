@@ -15,9 +15,7 @@ owner of a laptop is no root either, but has sudo: for them nothing changes. So 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from cudadoctor.model.recipe import Action, Step, StepTemplate, Who
+from cudadoctor.model.recipe import Action, StepTemplate, Who
 from cudadoctor.model.values import CONTAINER_MARKS, NVML, PROCESSES, USER
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import in_pod, scheduler
@@ -25,7 +23,8 @@ from cudadoctor.prescribe.places import in_pod, scheduler
 MAY_USE_SUDO = frozenset(("root", "sudo", "wheel", "admin", "admins", "sudoers", "google-sudoers"))
 # What is done to the machine itself; such steps are the administrator's even where no command stands in them.
 _TO_THE_MACHINE = ("install-driver", "reload-driver", "reboot", "reset-gpu", "firmware-setup", "inspect-hardware", "ask-administrator")
-_ORDER: tuple[Who, ...] = ("user", "administrator", "afterwards")
+# What the user does alone, then what is forwarded, then what is left to do after that.
+ORDER: tuple[Who, ...] = ("user", "administrator", "afterwards")
 
 
 def cannot_become_root(case: Case) -> bool:
@@ -63,8 +62,3 @@ def who(template: StepTemplate, action: Action | None, case: Case) -> Who:
         return template.who
     words = template.shell is None and not template.shells
     return "administrator" if template.needs_root or template.kind == "restart" or (words and action in _TO_THE_MACHINE) else "user"
-
-
-def arranged(steps: Sequence[Step]) -> list[Step]:
-    """What the user does alone, then what is forwarded, then what is left to do after that."""
-    return sorted(steps, key=lambda step: _ORDER.index(step.who))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from cudadoctor.model.pattern import lazy
 
@@ -72,16 +72,13 @@ def names(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
 
 
-def quoted(value: Value) -> str:
+def each(value: Value) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def quoted(value: Value, quote: Callable[[str], str] = sh) -> str:
     """A value as shell words: a tuple becomes several words, each quoted on its own."""
-    if isinstance(value, Script):
-        return str(value)
-    return sh(value) if isinstance(value, str) else " ".join(map(sh, value))
-
-
-def plain(value: Value) -> str:
-    """A value as it stands in a sentence."""
-    return value if isinstance(value, str) else " ".join(value)
+    return str(value) if isinstance(value, Script) else " ".join(map(quote, each(value)))
 
 
 def fill_shell(template: str, values: Mapping[str, Value]) -> str | None:
@@ -98,7 +95,7 @@ def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, s
         value = values.get(found[1])
         if value is None or isinstance(value, Script):
             return words.get(found[1], "(not known)")
-        return plain(value)
+        return " ".join(each(value))
 
     return PLACEHOLDER.sub(put, template)
 

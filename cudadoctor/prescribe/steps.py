@@ -27,7 +27,7 @@ from cudadoctor.prescribe.families import OF_REPOSITORY, choose
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
-from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo
+from cudadoctor.prescribe.shells import Script, Value, each, fill_shell, fill_words, names, with_sudo
 
 CHECK_AGAIN = "cudadoctor check"
 MOST_PLACES = 8
@@ -74,7 +74,7 @@ def prescribe(
     return Prescription(
         cause=diagnosis_root.cause,
         action=action,
-        steps=_checked_again(rights.arranged(_one_restart(steps))),
+        steps=_checked_again(sorted(_one_restart(steps), key=lambda step: rights.ORDER.index(step.who))),
         no_software_fix=case.cause.no_software_fix,
     )
 
@@ -203,7 +203,7 @@ def _named(recipe: Recipe, template: StepTemplate, case: Case) -> Step:
 def _used(template: StepTemplate, values: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
     """What undoing the step needs to know."""
     found = {name: values[name] for name in names(template.undo or "") if name in values}
-    return {name: (value,) if isinstance(value, str) else value for name, value in found.items() if not isinstance(value, Script)}
+    return {name: each(value) for name, value in found.items() if not isinstance(value, Script)}
 
 
 def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Knowledge, *, root: bool) -> str | None:
@@ -214,7 +214,7 @@ def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Know
     if template is None or template.undo is None:
         return None
     given = {name: value[0] if len(value) == 1 else value for name, value in values.items() if value}
-    filled = fill_shell(template.undo.strip("\n"), {name: value for name, value in given.items() if fits(name, value)})
+    filled = fill_shell(template.undo.strip("\n"), {name: value for name, value in given.items() if fits(name, value, knowledge)})
     return with_sudo(filled) if filled is not None and template.needs_root and not root else filled
 
 
