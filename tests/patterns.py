@@ -1,4 +1,4 @@
-"""Every regular expression of the project: of Python modules, wherever it stands in them, and of TOML."""
+"""Every regular expression of the project: of Python modules, wherever it stands in them, and of the knowledge's TOML."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import cudadoctor
 from cudadoctor.knowledge.load import load
 from cudadoctor.model import pattern as lazily
 from cudadoctor.parsers.system_names import names_of
+from cudadoctor.sources import vocabulary
 
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 
@@ -99,9 +100,15 @@ def of_conditions() -> Iterator[Found]:
     yield from _held(load().placeholder_forms, "tables/placeholders.toml", set())
 
 
+def of_redaction() -> Iterator[Found]:
+    """As sources/vocabulary.py compiles them."""
+    named = {name: getattr(vocabulary.PATTERNS, name) for name in vocabulary.TABLE["parts"]}
+    yield from _held([named, *map(vocabulary.forms, vocabulary.TABLE["forms"])], "tables/redaction.toml", set())
+
+
 def every() -> list[Found]:
     """Each expression once, under the first name that it has."""
     found: dict[tuple[str, int], Found] = {}
-    for one in (*of_python(), *of_causes(), *of_systems(), *of_conditions()):
+    for one in (*of_python(), *of_causes(), *of_systems(), *of_conditions(), *of_redaction()):
         found.setdefault((one.pattern, one.flags), one)
     return sorted(found.values(), key=lambda one: (one.where, one.pattern))

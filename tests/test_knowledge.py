@@ -31,7 +31,7 @@ TABLE_PROPERTIES = (
     "old_runtime_errors", "nvml_errors", "dcgm_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
     "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "device_problems", "topics", "makers", "figures", "circumstances",
-    "lexicon", "discourse", "experiments", "placeholder_words", "conditions",
+    "lexicon", "discourse", "experiments", "placeholder_words", "conditions", "redaction",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"

@@ -24,6 +24,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.parsers import error_codes, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
+from cudadoctor.sources import vocabulary
 from cudadoctor.sources.redact import redact
 from tests.cases import every
 from tests.judging import KNOWLEDGE
@@ -102,8 +103,10 @@ def patterns_of(package) -> Iterator[tuple[str, re.Pattern[str]]]:  # type: igno
 
 
 def of_redaction() -> Iterator[tuple[str, re.Pattern[str]]]:
-    for name in ("sensitive", "names_in_evidence", "redact"):
-        yield from patterns_in(f"cudadoctor.sources.{name}")
+    yield from ((name, getattr(vocabulary.PATTERNS, name)) for name in vocabulary.TABLE["parts"])
+    yield from (
+        (f"{name}[{number}]", form.pattern) for name in vocabulary.TABLE["forms"] for number, form in enumerate(vocabulary.forms(name))
+    )
 
 
 @every("name, pattern", lambda: patterns_of(cudadoctor.parsers))

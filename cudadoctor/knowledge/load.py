@@ -302,6 +302,7 @@ class Knowledge:
     conditions: cached_property[dict[str, dict[str, re.Pattern[str]]]] = cached_property(lambda self: self._conditions.compiled())
     discourse = table_of("discourse", wording.Discourse)
     lexicon = table_of("lexicon", wording.Lexicon)
+    redaction = table_of("redaction", dict[str, Any])
     experiments = table_of("experiments", Experiments)
 
     # ------------------------------------------------------------ what `explain` says beside the numbers

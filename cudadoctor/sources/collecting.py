@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from cudadoctor import __version__
+from cudadoctor.knowledge.load import load
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.sources.probes import LINUX, Probe, framework
 
@@ -53,10 +54,12 @@ def _text(module: str) -> str:
 
 
 def modules() -> dict[str, str]:
-    """The modules of a live check with all that they import of ours, and the stand-in for msgspec."""
+    """The modules of a live check with all that they import of ours, and what stands for msgspec and for the knowledge of redaction."""
     found = {
         "msgspec": older(_text(STRUCTS)),
         "cudadoctor": f'"""The doctor, as far as a recording needs it."""\n\n__version__ = {__version__!r}\n',
+        "cudadoctor.knowledge": "",
+        "cudadoctor.knowledge.load": f"class load:\n    redaction = {load().redaction!a}\n",
     }
     waiting = list(ROOTS)
     while waiting:

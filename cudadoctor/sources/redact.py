@@ -18,45 +18,15 @@ import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.terminal_codes import without_codes
-from cudadoctor.sources import keyed, names_in_evidence, private_paths
+from cudadoctor.sources import names_in_evidence, private_paths
 from cudadoctor.sources.decoding import json_object
-from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, VARIABLE, Names, keeps
-from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
+from cudadoctor.sources.names_in_evidence import Names, keeps
+from cudadoctor.sources.sensitive import GONE, Pseudonyms
+from cudadoctor.sources.vocabulary import ITEMS, PATTERNS
 
-# Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
-_GROUP_ITEMS = frozenset({"user", "dev", "dev-after", "driver-libraries", "text"})
-# Evidence of which a whole column is a name, also one that is a common word.
-_LISTS = frozenset({"uname", "user", "dev", "dev-after", "driver-libraries"})
-# Evidence that says nothing of people besides in paths: versions and symbols with an @ stand in it.
-_NO_PERSON_AT_HOST = frozenset({"kernel-log", "packages", "ldconfig", "modules", "pci", "modinfo"})
-# Lines of the kernel log that any reader of it looks at; what the rest of a log says of a machine concerns nobody.
-_KERNEL_LINE = re.compile(
-    r"nvidia|nvrm|nouveau|nova|vfio|pci-stub|xid|linux version|module|lockdown|secure ?boot|pcieport|10de|blocked for more than|bbswitch|"
-    r"command line",
-    re.IGNORECASE,
-)
-_SECRET_KEY = re.compile(rf".{{0,80}}?{keyed.NAME}", re.IGNORECASE | re.DOTALL)
-_SERIAL_KEY = re.compile(r"(?:.{0,80}[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
-_FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")
-_VERSION_KEY = re.compile(rf"version|build|release|driver|library|nvidia|^{PRODUCT}$", re.IGNORECASE)
-# A process in the table of nvidia-smi, in `nvidia-smi -q` and in its XML: its command line, of which the program stays.
-_SMI_ROW = re.compile(
-    r"^(\|\s{1,8}\d{1,3}(?:\s{1,6}\S{1,6}){0,2}\s{1,20}\d{1,9}\s{1,8}[CGM+]{1,5}\s{1,8})(\S+)( \S.{0,400}?)(\s{1,60}(?:\d{1,9}MiB|"
-    r"N/A)\s{1,4}\|)",
-    re.M,
-)
-_SMI_NAME = re.compile(
-    r"(^\s{1,40}Process ID\s{1,60}:[^\n]*\n(?:\s{1,40}(?:Type|GPU instance ID|"
-    r"Compute instance ID)[^\n]*\n){0,4}\s{1,40}Name\s{1,60}: \S+)[^\n]*",
-    re.M,
-)
-# Variables whose value is a list of places, or a name that somebody gave.
-_PLACES = re.compile(r"(?:LD_LIBRARY_|LIBRARY_|PYTHON)?PATH|LD_PRELOAD|PYTHONHOME|VIRTUAL_ENV|CONDA_\w+|TMPDIR|JOB_ID|WSLENV")
-_SMI_XML = re.compile(r"(<process_name>[^\s<]+)[^<\n]*")
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
 LONGEST, MOST = 2 << 20, 6 << 20  # characters of one output, and of all, that a redacted recording keeps
 _ESCAPED = re.compile(r"(\\[ntr])")
-_ENCODED = re.compile(r"[\w.%~+-]{0,400}%(?:2F|5C)[\w.%~+-]{1,400}", re.IGNORECASE)  # a path in an address
 
 
 class Redacted(NamedTuple):
@@ -76,19 +46,16 @@ class Redactor:
         self.withheld = self.variables = 0
         made = self.pseudonyms
         self.everywhere = (
-            (_any_of(names.secrets, loose=True), made.gone),
-            (_any_of(names.distinct(names.hosts), loose=True), made.host),
+            (_any_of(names.of["secret"], loose=True), made.gone),
+            (_any_of(names.distinct("host"), loose=True), made.host),
             (_any_of(names.siblings(), loose=True, numbered=True), made.host),
-            (_any_of(names.distinct(names.users), loose=True), made.user),
-            (_any_of(names.distinct(names.accounts), loose=True), lambda name: made.of("account", name)),
+            (_any_of(names.distinct("user"), loose=True), made.user),
+            (_any_of(names.distinct("account"), loose=True), lambda name: made.of("account", name)),
         )
         # Words of the trade, and short ones: replaced as whole words, in evidence that speaks of people.
-        self.where_named = (
-            (_any_of(names.ordinary(names.hosts)), made.host),
-            (_any_of(names.ordinary(names.users)), made.user),
-        )
-        self.in_lists = (*self.everywhere[1:4], (_any_of(names.hosts), made.host), (_any_of(names.users), made.user))
-        self.groups = _any_of(names.groups)
+        self.where_named = ((_any_of(names.ordinary("host")), made.host), (_any_of(names.ordinary("user")), made.user))
+        self.in_lists = (*self.everywhere[1:4], (_any_of(names.of["host"]), made.host), (_any_of(names.of["user"]), made.user))
+        self.groups = _any_of(names.of["group"])
 
     # ------------------------------------------------------------ texts
     def text(self, text: str, *, named: bool = True, people: bool = True) -> str:
@@ -96,10 +63,10 @@ class Redactor:
         text = _decoded(text, lambda plain: self.text(plain, named=named, people=people))
         text = self.pseudonyms.text(self.replaced(text, self.everywhere[:1]))
         if people:
-            text = self.pseudonyms.people_at_hosts(text)
-        text = names_in_evidence.in_their_place(text, self.pseudonyms)
+            text = self.pseudonyms.hidden(text, "people")
+        text = self.pseudonyms.hidden(text, "authors")
         text = self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
-        return private_paths.replaced(text, lambda part: self.pseudonyms.of("dir", part), self.pseudonyms.user)
+        return self.pseudonyms.hidden(text, "paths")
 
     @staticmethod
     def replaced(text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
@@ -132,18 +99,18 @@ class Redactor:
             return {redact(name): self.value(inner, redact, called if name == "value" else name) for name, inner in value.items()}
         if isinstance(value, list):
             return [self.value(inner, redact, key) for inner in _arguments(value)]
-        secret = _SECRET_KEY.fullmatch(key)
+        secret = PATTERNS.SECRET_KEY.fullmatch(key)
         if type(value) is int and secret and not secret["counted"] and not secret["short"]:  # eos_token: 2 is a word's number
             return self.pseudonyms.gone(str(value))
         if not isinstance(value, str) or not value:
             return value
         if secret:
             return self.pseudonyms.gone(value)
-        if _SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
+        if PATTERNS.SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
             return self.pseudonyms.of("serial", value)
-        if KEPT_VARIABLES.match(key):  # a worker says which ones it was given
+        if PATTERNS.KEPT_VARIABLES.match(key):  # a worker says which ones it was given
             value = self.variable(key, value)
-        if _FOUR_NUMBERS.fullmatch(value) and _VERSION_KEY.search(key) and not PRIVATE.match(value):
+        if PATTERNS.FOUR_NUMBERS.fullmatch(value) and PATTERNS.VERSION_KEY.search(key) and not PATTERNS.PRIVATE.match(value):
             return value
         return redact(value)
 
@@ -151,7 +118,7 @@ class Redactor:
     def environment(self, text: str) -> str:
         lines = []
         for line in text.split("\n"):
-            found = VARIABLE.match(line)
+            found = PATTERNS.VARIABLE.match(line)
             if found is None:
                 lines.append(GONE if line.strip() else line)  # the rest of a value with line breaks
                 continue
@@ -166,10 +133,10 @@ class Redactor:
         """The value of a variable, wherever it stands: gone where no diagnosis reads it or it may be a secret."""
         if value and not keeps(name, value):
             return GONE
-        return private_paths.in_list(value, lambda part: self.pseudonyms.of("dir", part)) if _PLACES.fullmatch(name) else value
+        return private_paths.in_list(value, lambda part: self.pseudonyms.of("dir", part)) if PATTERNS.PLACES.fullmatch(name) else value
 
     def kernel_log(self, text: str) -> str:
-        return "\n".join(line if not line or _KERNEL_LINE.search(line) else GONE for line in text.split("\n"))
+        return "\n".join(line if not line or PATTERNS.KERNEL_LINE.search(line) else GONE for line in text.split("\n"))
 
     def processes(self, text: str) -> str:
         """Of a command line the program stays, of a user the pseudonym; `DOMAIN\\name` is the user of that name."""
@@ -192,19 +159,19 @@ class Redactor:
         return "\n".join(line if re.search("nvidia|cuda", line) or self.replaced(line, self.everywhere) == line else GONE for line in lines)
 
     def item(self, item: Item) -> Item:
-        people = item.id not in _NO_PERSON_AT_HOST
+        people = item.id not in ITEMS["no_people"]
 
         def plain(text: str) -> str:
             return self.text(text, people=people)
 
         def redact(text: str) -> str:
-            return self.text(text, named=item.id in NAMING_ITEMS, people=people)
+            return self.text(text, named=item.id in ITEMS["naming"], people=people)
 
         out = item.stdout
         if out is not None:
             out = self.lines(self.prepared(item.id, item.kind, out), redact)
-            out = self.replaced(out, self.in_lists) if item.id in _LISTS else out
-            if self.groups is not None and item.id in _GROUP_ITEMS:
+            out = self.replaced(out, self.in_lists) if item.id in ITEMS["columns"] else out
+            if self.groups is not None and item.id in ITEMS["groups"]:
                 out = self.groups.sub(lambda match: self.pseudonyms.of("group", match.group()), out)
         what: Any = item.what
         what = redact(what) if isinstance(what, str) else tuple(redact(word) for word in _arguments(what))
@@ -227,8 +194,7 @@ class Redactor:
         if name == "packages":
             return self.packages(text)
         if name.startswith("nvidia-smi") or name == "text":
-            text = _SMI_ROW.sub(lambda match: f"{match[1]}{match[2]}{' ' * len(match[3])}{match[4]}", text)
-            text = _SMI_XML.sub(r"\1", _SMI_NAME.sub(r"\1", text))
+            text = self.pseudonyms.hidden(text, "process_tables")
         return names_in_evidence.without_dumped_variables(text) if name == "text" else text
 
 
@@ -239,13 +205,13 @@ def escaped(text: str, redact: Callable[[str], str]) -> str:
 
 def _decoded(text: str, redact: Callable[[str], str]) -> str:
     """The text with its encoded paths as they read without the code: all at once, each on lines of its own, for redaction keeps lines."""
-    found = list(_ENCODED.finditer(text))
+    found = list(PATTERNS.ENCODED.finditer(text))
     plain = {match.group(): unquote(match.group()) for match in found}
     lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())
     for code, each in plain.items():
         bare = each if "%" in each else "\n".join(islice(lines, each.count("\n") + 1))
         plain[code] = code if bare == each else quote(bare, safe="<>")
-    return _ENCODED.sub(lambda match: plain[match.group()], text)
+    return PATTERNS.ENCODED.sub(lambda match: plain[match.group()], text)
 
 
 def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:
@@ -263,7 +229,12 @@ def _arguments(words: Iterable[Any]) -> Iterator[Any]:
     """The words of a command line; what follows `--token` is gone."""
     before = ""
     for word in words:
-        hidden = isinstance(word, str) and before.startswith("-") and _SECRET_KEY.fullmatch(before.lstrip("-")) and not word.startswith("-")
+        hidden = (
+            isinstance(word, str)
+            and before.startswith("-")
+            and PATTERNS.SECRET_KEY.fullmatch(before.lstrip("-"))
+            and not word.startswith("-")
+        )
         yield GONE if hidden else word
         before = word if isinstance(word, str) else ""
 
