@@ -565,7 +565,7 @@ def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("zeros", [0, 4, 400_000])
 def test_xz_reads_what_stands_behind_zeros(zeros: int) -> None:
     packed = lzma.compress(b"first ") + bytes(zeros) + lzma.compress(b"second") + bytes(zeros)
-    stream = unpacking._Xz(io.BytesIO(packed))
+    stream = unpacking._xz(io.BytesIO(packed))
     assert b"".join(iter(lambda: stream.read(1 << 16), b"")) == b"first second"
 
 

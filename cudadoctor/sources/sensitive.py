@@ -28,7 +28,8 @@ class Pseudonyms:
         self.replaced: dict[str, set[str]] = {}
         # What stands in the place of a form's group.
         self.kinds: dict[str, Callable[[str], str]] = {
-            "gone": self.gone, "user": self.user, "host": self.host, "site": self.site, "serial": self.serial, "uuid": self.uuid,
+            "gone": lambda text: self.gone(text) + "\n" * text.count("\n"),
+            "user": self.user, "host": self.host, "site": self.site, "serial": self.serial, "uuid": self.uuid,
             "guid": lambda number: self.digest(number, 16),
             "instance": lambda number: self.digest(number.lower(), 12).upper(),
             "boot": boot_words,
@@ -62,9 +63,8 @@ class Pseudonyms:
         return f"{kind}-{self.digest(original.lower())}"
 
     def gone(self, original: str) -> str:
-        """A mark, with as many line ends."""
         self.note("secret", original)
-        return GONE + "\n" * original.count("\n")
+        return GONE
 
     # ------------------------------------------------------------ a text
     def text(self, text: str) -> str:

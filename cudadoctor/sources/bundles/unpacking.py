@@ -16,7 +16,8 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import IO, Protocol
+from functools import partial
+from typing import IO, Any, Protocol
 
 import msgspec
 
@@ -115,55 +116,19 @@ class _Counted(io.RawIOBase):
         return chunk
 
 
-class _Xz:
-    """A file of xz, stream after stream. The library's own class makes room for whatever a stream asks."""
+class _Members:
+    """A file of gzip or xz, member after member. The libraries' own classes make room for whatever a stream asks, or take a while for each
+    member, however empty, and do not count."""
 
-    def __init__(self, source: IO[bytes]) -> None:
-        self.source, self.decoder = source, self._next()
-
-    @staticmethod
-    def _next() -> lzma.LZMADecompressor:
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
-
-    def read(self, size: int = -1, /) -> bytes:
-        """What the next bytes unpack to: at least one byte, but at the end."""
-        while True:
-            held = self.decoder.unused_data if self.decoder.eof else b""
-            if not held and (self.decoder.eof or self.decoder.needs_input):
-                held = self.source.read(_PACKED)
-            if self.decoder.eof:  # streams may follow one another, and zeros each of them
-                while not (held := held.lstrip(b"\0")):
-                    held = self.source.read(_PACKED)
-                    if not held:
-                        return b""
-                self.decoder = self._next()
-            elif not held and self.decoder.needs_input:
-                raise EOFError("it ends before its end mark")
-            given = self._unpacked(held, size)
-            if given:
-                return given
-
-    def _unpacked(self, held: bytes, size: int) -> bytes:
-        try:
-            return self.decoder.decompress(held, size)
-        except lzma.LZMAError as error:
-            if "limit" not in str(error):
-                raise
-            raise BundleError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
-
-
-class _Gzip:
-    """A file of gzip, member after member. The library's own class takes a while for each of them, however empty, and does not count."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self.source, self.held, self.members = source, b"", 0
+    def __init__(self, source: IO[bytes], decoder: Callable[[], Any]) -> None:
+        self.source, self.make, self.held, self.members = source, decoder, b"", 0
         self.decoder = self._next()
 
-    def _next(self) -> zlib._Decompress:
+    def _next(self) -> Any:
         self.members += 1
         if self.members > MAX_MEMBERS:
-            raise TooMuchError(f"more than {MAX_MEMBERS} members of gzip in a row; not read")
-        return zlib.decompressobj(16 + zlib.MAX_WBITS)
+            raise TooMuchError(f"more than {MAX_MEMBERS} members of gzip or xz in a row; not read")
+        return self.make()
 
     def read(self, size: int = -1, /) -> bytes:
         """What the next bytes unpack to: at least one byte, but at the end."""
@@ -175,17 +140,27 @@ class _Gzip:
                 if not held:
                     return b""
                 held, self.decoder = held.lstrip(b"\0"), self._next()
-            given = self.decoder.decompress(held, max(0, size))  # where nothing is held, what it has not given yet
-            self.held = self.decoder.unused_data if self.decoder.eof else self.decoder.unconsumed_tail
+            given = self._unpacked(held, size if size > 0 else _CHUNK)  # where nothing is held, what it has not given yet
+            self.held = self.decoder.unused_data if self.decoder.eof else getattr(self.decoder, "unconsumed_tail", b"")
             if given:
                 return given
             if not held:
                 raise EOFError("it ends before its end mark")
 
+    def _unpacked(self, held: bytes, size: int) -> bytes:
+        try:
+            return bytes(self.decoder.decompress(held, size))
+        except lzma.LZMAError as error:
+            if "limit" not in str(error):
+                raise
+            raise BundleError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
 
+
+_gzip = partial(_Members, decoder=partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
+_xz = partial(_Members, decoder=partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=MAX_WINDOW))
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[IO[bytes]], _Reads]], ...] = (
-    (b"\x1f\x8b", "gzip", _Gzip),
-    (b"\xfd7zXZ\x00", "xz", _Xz),
+    (b"\x1f\x8b", "gzip", _gzip),
+    (b"\xfd7zXZ\x00", "xz", _xz),
     (b"BZh", "bzip2", bz2.BZ2File),
 )
 _UNREADABLE = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"Rar!", "RAR"))
