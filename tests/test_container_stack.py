@@ -19,7 +19,7 @@ from cudadoctor.model.values import ContainerStack, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.container_stack import PARSER
-from cudadoctor.sources import container_stack
+from cudadoctor.sources import container_stack, programs
 from tests import pasted
 from tests.command_line import evidence_of, host, run
 
@@ -113,7 +113,7 @@ def test_only_lines_that_matter_are_read(tmp_path: Path, monkeypatch: pytest.Mon
     (folder / "nvidia.yaml").write_text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits:\n  env:\n  - TOKEN=abc\n")
     (tmp_path / "config.json").write_text('{"auths": {"registry": {"auth": "c2VjcmV0"}}, "currentContext": "desktop-linux"}')
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(container_stack, "PROGRAM_FOLDERS", ())
+    monkeypatch.setattr(programs, "PROGRAM_FOLDERS", ())
     monkeypatch.setattr(container_stack, "SETTINGS", (str(settings), str(tmp_path / "absent")))
     monkeypatch.setattr(container_stack, "SPECIFICATIONS", (str(folder),))
     monkeypatch.setattr(container_stack, "SOCKETS", ())
@@ -134,7 +134,7 @@ def test_only_lines_that_matter_are_read(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.skipif(sys.platform == "win32", reason="engines of Linux")
 def test_without_an_engine_it_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(container_stack, "PROGRAM_FOLDERS", ())
+    monkeypatch.setattr(programs, "PROGRAM_FOLDERS", ())
     if os.path.exists("/snap/bin/docker"):
         pytest.skip("a snap of Docker is installed here")
     with pytest.raises(FileNotFoundError):

@@ -26,15 +26,7 @@ _INSTALLERS = re.compile(
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
-_FILES = (
-    "set_file",
-    "path",
-    "new_path",
-    "software",
-    "numba_config",
-    "byte_code",
-    "startup_file",
-)  # values that name a file which a step writes or moves
+_FILES = ("set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file")  # values that name a file to change
 
 
 class RefusedError(Exception):

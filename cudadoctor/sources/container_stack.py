@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 
 from cudadoctor.sources import plain_files
-from cudadoctor.sources.programs import PROGRAM_FOLDERS
+from cudadoctor.sources.programs import anywhere
 
 PROGRAMS = ("docker", "podman", "nerdctl", "containerd", "nvidia-ctk", "nvidia-container-runtime")
 SETTINGS = (
@@ -53,8 +52,7 @@ def _path(template: str) -> str | None:
 
 
 def _program(name: str) -> str | None:
-    folders = [*os.environ.get("PATH", "").split(os.pathsep), *PROGRAM_FOLDERS, "/snap/bin"]
-    found = shutil.which(name, path=os.pathsep.join(folders))
+    found = anywhere(name, "/snap/bin")
     if found is None:
         return None
     target = os.path.realpath(found)

@@ -105,18 +105,11 @@ def _on_path() -> tuple[str | None, str]:
 def _on_path_of_windows() -> str | None:
     """The first python on PATH. `python.exe` in WindowsApps opens the Store where no Python came from there: it counts last, if at all."""
     found = [path for name in ("python", "python3") for path in programs.candidates(name, os.environ.get("PATH", ""), windows=True)]
-    real = [path for path in found if not _of_the_store(path)]
-    from_store = [path for path in found if _of_the_store(path) and _store_has_python(os.path.dirname(path))]
-    return next(iter((*real, *from_store)), None)
-
-
-def _of_the_store(path: str) -> bool:
-    return os.path.basename(os.path.dirname(path)).lower() == "windowsapps"
-
-
-def _store_has_python(folder: str) -> bool:
-    """A Python from the Store has a folder of its own beside the aliases."""
-    return any(name.startswith("PythonSoftwareFoundation.Python.") for name in _names(folder))
+    folders = {path: os.path.dirname(path) for path in found}
+    store = [path for path, folder in folders.items() if os.path.basename(folder).lower() == "windowsapps"]
+    # A Python from the Store has a folder of its own beside the aliases.
+    real = [path for path in store if any(name.startswith("PythonSoftwareFoundation.Python.") for name in _names(folders[path]))]
+    return next(iter((*(path for path in found if path not in store), *real)), None)
 
 
 def _behind_shim(path: str) -> str | None:

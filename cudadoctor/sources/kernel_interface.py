@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 
@@ -107,12 +108,6 @@ def _socket(bind: bool) -> None:
         made.close()
 
 
-def _poll() -> None:
-    import select
-
-    select.poll().poll(0)
-
-
 def _limits() -> None:
     import resource
 
@@ -125,7 +120,7 @@ _CALLS: dict[str, Callable[[], object]] = {
     "ioctl": _ioctl,
     "socket": lambda: _socket(bind=False),
     "bind": lambda: _socket(bind=True),
-    "poll": _poll,
+    "poll": lambda: select.poll().poll(0),
     "uname": os.uname,
     "unlink": lambda: os.unlink("/proc/self/none"),
     "clone3": lambda: _thread.start_new_thread(int, ()),

@@ -37,13 +37,7 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 @lru_cache(maxsize=1)
 def _stops(text: str) -> list[int]:
     """Looked for once in each text: from each of many names the way to the next may be long."""
-    return [stop.start() for stop in PATTERNS.STOP.finditer(text)]
-
-
-def _stop(text: str, start: int) -> int:
-    stops = _stops(text)
-    place = bisect_left(stops, start)
-    return stops[place] if place < len(stops) else len(text)
+    return [*(stop.start() for stop in PATTERNS.STOP.finditer(text)), len(text)]
 
 
 def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
@@ -83,7 +77,8 @@ def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[st
     value = getattr(PATTERNS, _QUOTED[opened]).match(text, before.end()) if opened in _QUOTED else None
     if value is None and name["line"] is not None and not before["quote"]:
         value = PATTERNS.LINE.match(text, before.end())
-    value = value or PATTERNS.REST.match(text, before.end(), _stop(text, before.end()))
+    stops = _stops(text)
+    value = value or PATTERNS.REST.match(text, before.end(), stops[bisect_left(stops, before.end())])
     bare = value.group().strip(_SIGNS) if value is not None else ""
     counted = name["counted"] is not None and PATTERNS.COUNT.fullmatch(bare) is not None
     return None if len(bare) < 3 or counted or PATTERNS.NO_VALUE.fullmatch(bare) is not None else value

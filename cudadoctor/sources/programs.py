@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 
 from cudadoctor.sources import inherited, trust
@@ -50,6 +51,11 @@ def candidates(program: str, path: str, *, windows: bool = ON_WINDOWS) -> list[s
     names = [program] if windows and program.lower().endswith(tuple(filter(None, endings))) else [program + ending for ending in endings]
     found = (os.path.join(folder.strip('"') if windows else folder, name) for folder in path.split(os.pathsep) for name in names)
     return [name for name in found if os.path.isabs(name) and os.path.isfile(name) and os.access(name, os.X_OK)]
+
+
+def anywhere(program: str, *more: str) -> str | None:
+    """Where a program lies on PATH, in the system's folders or in these; whether it may be executed is not asked."""
+    return shutil.which(program, path=os.pathsep.join((*os.environ.get("PATH", "").split(os.pathsep), *PROGRAM_FOLDERS, *more)))
 
 
 def found(program: str) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.kernel_interface import read_kernel_interface
 from cudadoctor.sources.plain_files import beginning, opened, text
-from cudadoctor.sources.programs import PROGRAM_FOLDERS
+from cudadoctor.sources.programs import anywhere
 from cudadoctor.sources.setting_files import list_settings
 
 FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
@@ -211,8 +210,7 @@ def read_uname(_: str) -> str:
 
 def find_program(name: str) -> str:
     """Where a program is, on PATH or in the usual system folders; FileNotFoundError where it is not."""
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    found = shutil.which(name, path=os.pathsep.join([*folders, *PROGRAM_FOLDERS]))
+    found = anywhere(name)
     if found is None:
         raise FileNotFoundError(2, "No such file or directory", name)
     return f"{found}\n"

@@ -179,20 +179,17 @@ class Redactor:
             item,
             what=what,
             stdout=out,
-            stderr=None if item.stderr is None else self.lines(item.stderr, plain),
-            why=None if item.why is None else plain(item.why),
+            stderr=_changed(item.stderr, lambda text: self.lines(text, plain)),
+            why=_changed(item.why, plain),
         )
 
     def prepared(self, name: str, kind: str, text: str) -> str:
         """What only evidence of this kind needs."""
         if kind == "environment":
             return self.environment(text)
-        if name == "kernel-log":
-            return self.kernel_log(text)
-        if name == "processes":
-            return self.processes(text)
-        if name == "packages":
-            return self.packages(text)
+        own = {"kernel-log": self.kernel_log, "processes": self.processes, "packages": self.packages}
+        if name in own:
+            return own[name](text)
         if name.startswith("nvidia-smi") or name == "text":
             text = self.pseudonyms.hidden(text, "process_tables")
         return names_in_evidence.without_dumped_variables(text) if name == "text" else text
@@ -258,33 +255,29 @@ def _shortened(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, items=tuple(items), remarks=(*evidence.remarks, said))
 
 
-def _uncoloured(evidence: Evidence) -> Evidence:
-    """Colours may stand between a secret and what shows that it is one."""
-
-    def plain(text: str | None) -> str | None:
-        return None if text is None else without_codes(text)
-
-    items = (msgspec.structs.replace(item, stdout=plain(item.stdout), stderr=plain(item.stderr)) for item in evidence.items)
-    return msgspec.structs.replace(evidence, items=tuple(items))
+def _changed(text: str | None, change: Callable[[str], str]) -> str | None:
+    return None if text is None else change(text)
 
 
 def redacted(evidence: Evidence) -> Redacted:
     """The same evidence without names of people and machines, and an account of what was taken."""
-    evidence = _uncoloured(_shortened(evidence))
+    evidence = _shortened(evidence)
+    # Colours may stand between a secret and what shows that it is one.
+    plain = tuple(
+        msgspec.structs.replace(item, stdout=_changed(item.stdout, without_codes), stderr=_changed(item.stderr, without_codes))
+        for item in evidence.items
+    )
+    evidence = msgspec.structs.replace(evidence, items=plain)
     redactor = Redactor(names_in_evidence.of(evidence))
     made = redactor.pseudonyms
-
-    def said(text: str | None) -> str | None:
-        return None if text is None else redactor.text(text)
-
     taken = msgspec.structs.replace(
         evidence,
         items=tuple(redactor.item(item) for item in evidence.items),
         redacted=True,
-        python=said(evidence.python),
-        python_why=said(evidence.python_why),
+        python=_changed(evidence.python, redactor.text),
+        python_why=_changed(evidence.python_why, redactor.text),
         host=_host(evidence, made),
-        boot_id=None if evidence.boot_id is None else _pseudonym(evidence.boot_id),
+        boot_id=_changed(evidence.boot_id, _pseudonym),
         node=None if evidence.node is None else "node",
         remarks=tuple(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
     )

@@ -21,18 +21,14 @@ class SavedReportError(Exception):
     """The file is no report; the message says why."""
 
 
-def looks_like_one(head: bytes) -> bool:
-    """Whether a file that begins so is JSON, as no recording and no bundle is but those of single tools."""
-    return head.lstrip()[:1] == b"{" and _ANY_SCHEMA.search(head) is not None
-
-
 def read(path: str) -> Report | None:
     """The report; None where the file is something else. SavedReportError where it is a report that cannot be read."""
     try:
         body = inputs.of_path(path).body
     except inputs.InputError:
         return None
-    if not looks_like_one(body[:4096]):
+    head = body[:4096].lstrip()
+    if head[:1] != b"{" or _ANY_SCHEMA.search(head) is None:  # JSON, as no recording and no bundle is but those of single tools
         return None
     if len(body) > LARGEST:  # read as values, 30 MB take a gigabyte
         raise SavedReportError(f"{path} is larger than {LARGEST >> 20} MiB, which no report is")

@@ -15,14 +15,8 @@ from cudadoctor.sources.plain_files import beginning
 _LIMIT = 1 << 18  # characters of one file
 _MOST = 400  # lines in all
 _SYSTEM = (
-    "/etc/environment",
-    "/etc/profile",
-    "/etc/profile.d/*.sh",
-    "/etc/bash.bashrc",
-    "/etc/bashrc",
-    "/etc/zsh/zshenv",
-    "/etc/zsh/zshrc",
-)
+    "/etc/environment", "/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshenv", "/etc/zsh/zshrc",
+)  # fmt: skip
 _OF_USER = (
     ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".kshrc", ".config/fish/config.fish",
     ".config/environment.d/*.conf", ".pam_environment",

@@ -25,7 +25,6 @@ HAS_GROUPS = hasattr(os, "killpg")
 CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW = 0x00000200, 0x08000000  # of the Windows API; subprocess names them there only
 CHUNK = 1 << 16
 SETTLE = 0.5  # seconds in which a pipe's thread hands on what an ended child had written
-TASKKILL_LIMIT = 5.0  # seconds
 
 
 _ASKED_TO_STOP = []  # type: list[int]
@@ -194,23 +193,9 @@ def _end_each(process: Process) -> None:
                 descendant.kill()
             except psutil.Error:
                 continue  # it ended meanwhile
-    except Exception:  # psutil is missing or broken, or the process is gone
-        _taskkill(process.pid)
+    except Exception:  # noqa: S110 - the process is gone, or psutil cannot tell
+        pass
     try:
         process.kill()
     except OSError:
-        pass
-
-
-def _taskkill(pid: int) -> None:
-    folder = os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32")
-    try:
-        subprocess.run(
-            [os.path.join(folder, "taskkill.exe"), "/F", "/T", "/PID", str(pid)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TASKKILL_LIMIT,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
         pass

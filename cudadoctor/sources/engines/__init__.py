@@ -11,7 +11,8 @@ import binascii
 import gzip
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 FANOUT = 64  # nodes that are asked at a time
@@ -59,6 +60,23 @@ class Work(NamedTuple):
 
 
 Took = Callable[[Answer], None]
+
+
+@contextmanager
+def each_named(nodes: Iterable[str], took: Took) -> Iterator[Took]:
+    """Where answers go; a node that is left when the user interrupts is named too, and then the interrupt goes on."""
+    left = dict.fromkeys(nodes)
+
+    def taken(one: Answer) -> None:
+        left.pop(one.asked, None)
+        took(one)
+
+    try:
+        yield taken
+    except KeyboardInterrupt:
+        for node in left:
+            took(Answer(node, why=INTERRUPTED))
+        raise
 
 
 def packed(script: str) -> bytes:

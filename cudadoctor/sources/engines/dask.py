@@ -11,7 +11,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cudadoctor.sources.engines import INTERRUPTED, LATE, Answer, EngineError, Took, Work, answer, program
+from cudadoctor.sources.engines import LATE, Answer, EngineError, Took, Work, answer, each_named, program
 
 _PATIENCE = 10  # seconds to the scheduler, or to a worker's name
 _NODE = "(__import__('socket').gethostname(), open('/proc/sys/kernel/random/boot_id').read().strip())"
@@ -24,19 +24,9 @@ def nodes(address: str, fanout: int) -> tuple[dict[str, str], list[Answer]]:
 
 
 def ask(address: str, workers: dict[str, str], work: Work, took: Took) -> None:
-    """Each node by its worker; a node that is left when the user interrupts is named too, and then the interrupt goes on."""
-    open_ = set(workers)
-
-    def taken(one: Answer) -> None:
-        open_.discard(one.asked)
-        took(one)
-
-    try:
+    """Each node by its worker."""
+    with each_named(sorted(workers), took) as taken:
         asyncio.run(_ask(address, workers, work, taken))
-    except KeyboardInterrupt:
-        for name in sorted(open_):
-            took(Answer(name, why=INTERRUPTED))
-        raise
 
 
 async def _nodes(address: str, fanout: int) -> tuple[dict[str, str], list[Answer]]:

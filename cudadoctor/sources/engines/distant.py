@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable
 
 from cudadoctor.sources.children import Child
-from cudadoctor.sources.engines import INTERRUPTED, LATE, Answer, EngineError, Took, Work, answer, calling, program
+from cudadoctor.sources.engines import LATE, Answer, EngineError, Took, Work, answer, calling, each_named, program
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 _GONE = re.compile(r"(?:down|drain|drng|fail|unk|maint|boot|reboot|power|resv|inval|futr|plnd)", re.IGNORECASE)
@@ -75,19 +75,10 @@ def ssh(nodes: list[str], options: str | None, work: Work, took: Took) -> None:
 
 
 def _ask(nodes: list[str], words: Callable[[str], list[str]], work: Work, seconds: float, took: Took) -> None:
-    """Every node once; a node that is left when the user interrupts is named too, and then the interrupt goes on."""
-    left = dict.fromkeys(nodes)
-
-    def over(node: str, child: Child) -> None:
-        del left[node]
-        took(_answer(node, child, work))
-
-    try:
-        calling.side_by_side({node: words(node) for node in nodes}, work.collector, seconds, work.fanout, over)
-    except KeyboardInterrupt:
-        for node in left:
-            took(Answer(node, why=INTERRUPTED))
-        raise
+    """Every node once."""
+    commands = {node: words(node) for node in nodes}
+    with each_named(nodes, took) as taken:
+        calling.side_by_side(commands, work.collector, seconds, work.fanout, lambda node, child: taken(_answer(node, child, work)))
 
 
 def _answer(node: str, child: Child, work: Work) -> Answer:
