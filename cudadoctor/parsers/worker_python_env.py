@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+import msgspec
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.frameworks import build_words, library_words
@@ -20,6 +22,7 @@ from cudadoctor.model.values import (
     Shadow,
     Toolkit,
     Toolkits,
+    Value,
 )
 from cudadoctor.parsers import framework_builds
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -27,122 +30,123 @@ from cudadoctor.parsers.json_lines import Record, build, nothing_read, records, 
 
 TOOLKIT_SOURCE = "toolkit search"
 COMPONENTS = 5  # nvvm, libdevice, nvrtc, nvjitlink, cudart: one line each where Numba is installed
-_PYTHON_STEPS = ("packages", "shadows", "config", "redirect")
-_TOOLKIT_STEPS = ("components", "toolkits")
-_FRAMEWORK_STEPS = ("packages", "framework")
+_PYTHON_STEPS = {"packages", "shadows", "config", "redirect"}
+_TOOLKIT_STEPS = {"components", "toolkits"}
+_FRAMEWORK_STEPS = {"packages", "framework"}
+_NO_REDIRECT = "numba-cuda's start-up hook (_numba_cuda_redirector) did not run"
+
+
+class _Redirect(Value, frozen=True, kw_only=True):
+    value: bool
+
+
+class _Other(Value, frozen=True, kw_only=True):
+    path: str
+
+
+class _Failed(Value, frozen=True, kw_only=True):
+    step: str
+    error: str = "no reason given"
 
 
 class _Kind(NamedTuple):
     """What the lines of one event are: values of this type, each quoted by `quote` (value, line, interpreter) if at all.
 
-    `once`: the first of each name counts.
+    `once`: the field of which each value counts once.
     """
 
-    made: type[Any]
-    quote: Callable[[Any, int, str], Quote] | None = None
-    once: bool = False
+    made: type[Value]
+    quote: Callable[[Any, int, str], Quote | None] | None = None
+    once: str | None = None
 
 
 _KINDS = {
-    "package": _Kind(PythonPackage, lambda one, line, python: said(python, line, _package_words(one)), once=True),
+    "python": _Kind(PythonEnvironment, lambda one, line, python: said(python, line, f"Python {one.version}"), "path"),
+    "package": _Kind(PythonPackage, lambda one, line, python: said(python, line, _package_words(one)), "name"),
     "shadow": _Kind(Shadow, lambda one, line, _: said(one.path, line, one.words)),
     "config": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
     "hook": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
     "startup": _Kind(ConfigLine),
     "refused": _Kind(Refused),
-    "component": _Kind(Component, lambda one, line, _: said(TOOLKIT_SOURCE, line, _component_words(one)), once=True),
+    "redirect": _Kind(_Redirect, lambda one, line, python: None if one.value else said(python, line, _NO_REDIRECT)),
+    "other": _Kind(_Other, lambda one, line, _: said(one.path, line, f"{one.path}: its packages hold numba")),
+    "component": _Kind(Component, lambda one, line, _: said(TOOLKIT_SOURCE, line, _component_words(one)), "name"),
     "toolkit": _Kind(Toolkit, lambda one, line, _: said(TOOLKIT_SOURCE, line, _toolkit_words(one))),
+    "error": _Kind(_Failed, lambda one, line, python: said(python, line, f"{one.step} could not be read: {one.error}"), "step"),
 }
-_OF_TOOLKIT = (*_TOOLKIT_STEPS, "component", "toolkit")  # events and steps whose lines are quoted for the toolkit
 
 
-class _Reading:
-    def __init__(self, text: Text) -> None:
-        self.text = text
-        self.head: Record | None = None
-        self.found: dict[str, dict[Any, Any]] = {kind: {} for kind in _KINDS}  # by name where each counts once, else numbered
-        self.others: list[str] = []
-        self.redirects: bool | None = None
-        self.frameworks: list[Record] = []
-        self.errors: dict[str, str] = {}
-        self.quotes: list[Quote] = []
-        self.toolkit_quotes: list[Quote] = []
+class _Found:
+    """All values, by event and name, or line where each counts."""
 
-    @property
-    def interpreter(self) -> str:
-        return str(self.head.fields.get("path")) if self.head is not None else "Python"
+    def __init__(self, entries: Iterable[Record]) -> None:
+        self.values: dict[tuple[str, Any], tuple[Any, int]] = {}
+        for entry in entries:
+            kind = _KINDS.get(entry.event)
+            fixed = {"line": entry.line} if kind is not None and kind.quote is None else {}
+            made = build(kind.made, entry.fields, **fixed) if kind is not None else None
+            if kind is not None and made is not None:
+                self.values.setdefault((entry.event, getattr(made, kind.once) if kind.once else entry.line), (made, entry.line))
 
-    def take(self, record: Record) -> None:
-        """One line; an event that is not known is left out."""
-        event, fields, line = record.event, record.fields, record.line
-        if event in _KINDS:
-            self._keep(event, record)
-        elif event == "python" and self.head is None and build(PythonEnvironment, fields) is not None:
-            self.head = record
-            self._quote(event, said(self.interpreter, line, f"Python {fields.get('version')}"))
-        elif event == "redirect":
-            self.redirects = value if isinstance(value := fields.get("value"), bool) else None
-            if value is False:
-                words = "numba-cuda's start-up hook (_numba_cuda_redirector) did not run"
-                self._quote(event, said(self.interpreter, line, words))
-        elif event == "other" and isinstance(path := fields.get("path"), str):
-            self.others.append(path)
-            self._quote(event, said(path, line, f"{path}: its packages hold numba"))
-        elif event == "framework":
-            self.frameworks.append(record)
-        elif event == "error":
-            step, words = str(fields.get("step")), str(fields.get("error"))
-            self.errors.setdefault(step, words)
-            self._quote(step, said(self.interpreter, line, f"{step} could not be read: {words}"))
+    def of(self, event: str) -> tuple[Any, ...]:
+        return tuple(made for (name, _), (made, _) in self.values.items() if name == event)
 
-    def _keep(self, event: str, record: Record) -> None:
-        kind, held = _KINDS[event], self.found[event]
-        made = build(kind.made, record.fields, **({"line": record.line} if kind.quote is None else {}))
-        name = made.name if made is not None and kind.once else len(held)
-        if made is not None and name not in held:
-            held[name] = made
-            if kind.quote is not None:
-                self._quote(event, kind.quote(made, record.line, self.interpreter))
+    def errors(self) -> dict[str, str]:
+        return {failed.step: failed.error for failed in self.of("error")}
 
-    def _quote(self, of: str, quote: Quote) -> None:
-        (self.toolkit_quotes if of in _OF_TOOLKIT else self.quotes).append(quote)
+    def quotes(self, python: str, *, toolkit: bool) -> list[Quote]:
+        """The lines about the interpreter, or those about its toolkit."""
+        found = []
+        for (event, name), (made, line) in self.values.items():
+            quote = _KINDS[event].quote
+            words = quote(made, line, python) if quote is not None else None
+            if words is not None and (event in ("component", "toolkit") or (event == "error" and name in _TOOLKIT_STEPS)) == toolkit:
+                found.append(words)
+        return found
 
-    # -- the facts
-    def python(self) -> Fact[Any]:
-        assert self.head is not None
-        value = build(
-            PythonEnvironment,
-            self.head.fields,
-            packages=tuple(self.found["package"].values()),
-            shadows=tuple(self.found["shadow"].values()),
-            numba_config=tuple(self.found["config"].values()),
-            hooks=tuple(self.found["hook"].values()),
-            startup=tuple(self.found["startup"].values()),
-            numba_cuda_redirects=self.redirects,
-            others_with_numba=tuple(self.others),
-            refused=tuple(self.found["refused"].values()),
-            named=self.text.item.what[0] if self.text.item is not None and self.text.item.kind == "worker" else None,
-        )
-        whole = self.text.whole and not any(step in self.errors for step in _PYTHON_STEPS)
-        return self.text.fact(PYTHON, value, *self.quotes, whole=whole)
 
-    def builds(self) -> Fact[Any]:
-        whole = self.text.whole and not any(step in self.errors for step in _FRAMEWORK_STEPS)
-        entries = framework_builds.builds_of(self.found["package"], self.frameworks, whole=whole)
-        quotes = [said(self.interpreter, entry.line, build_words(entry) + library_words(entry)) for entry in entries]
-        nothing = () if quotes else (self.text.absent("no GPU framework is installed"),)
-        return self.text.fact(FRAMEWORK_BUILDS, FrameworkBuilds(builds=entries), *quotes, *nothing, whole=whole)
+def parse(text: Text) -> Output:
+    """Facts about the interpreter and about its toolkit."""
+    entries = list(records(text))
+    found = _Found(entries)
+    if not found.of("python"):
+        yield from nothing_read(text, "the examined Python", PYTHON, TOOLKITS, FRAMEWORK_BUILDS)
+        return
+    python = found.of("python")[0]
+    environment = msgspec.structs.replace(
+        python,
+        packages=found.of("package"),
+        shadows=found.of("shadow"),
+        numba_config=found.of("config"),
+        hooks=found.of("hook"),
+        startup=found.of("startup"),
+        numba_cuda_redirects=next((one.value for one in reversed(found.of("redirect"))), None),
+        others_with_numba=tuple(one.path for one in found.of("other")),
+        refused=found.of("refused"),
+        named=text.item.what[0] if text.item is not None and text.item.kind == "worker" else None,
+    )
+    whole = text.whole and not _PYTHON_STEPS & found.errors().keys()
+    yield text.fact(PYTHON, environment, *found.quotes(python.path, toolkit=False), whole=whole)
+    yield _toolkit(text, found, python.path)
+    whole = text.whole and not _FRAMEWORK_STEPS & found.errors().keys()
+    stated = [entry for entry in entries if entry.event == "framework"]
+    builds = framework_builds.builds_of({package.name: package for package in found.of("package")}, stated, whole=whole)
+    quotes = [said(python.path, entry.line, build_words(entry) + library_words(entry)) for entry in builds]
+    yield text.fact(
+        FRAMEWORK_BUILDS, FrameworkBuilds(builds=builds), *(quotes or [text.absent("no GPU framework is installed")]), whole=whole
+    )
 
-    def toolkit(self) -> Fact[Any] | Unknown:
-        """Unknown where the search broke off: a component that was not looked for is not a missing one."""
-        for step in _TOOLKIT_STEPS:
-            if step in self.errors:
-                return Unknown(key=TOOLKITS.name, why=f"{step} could not be read: {self.errors[step]}")
-        if not self.text.whole and "numba" in self.found["package"] and len(self.found["component"]) < COMPONENTS:
-            return Unknown(key=TOOLKITS.name, why="the search for the toolkit was cut short")
-        value = Toolkits(toolkits=tuple(self.found["toolkit"].values()), components=tuple(self.found["component"].values()))
-        nothing = () if self.toolkit_quotes else (self.text.absent("no toolkit folder was found"),)
-        return self.text.fact(TOOLKITS, value, *self.toolkit_quotes, *nothing)
+
+def _toolkit(text: Text, found: _Found, python: str) -> Fact[Any] | Unknown:
+    """Unknown where the search broke off: a component that was not looked for is not a missing one."""
+    failed = next((f"{step} could not be read: {error}" for step, error in found.errors().items() if step in _TOOLKIT_STEPS), None)
+    numba = any(package.name == "numba" for package in found.of("package"))
+    if failed is None and not text.whole and numba and len(found.of("component")) < COMPONENTS:
+        failed = "the search for the toolkit was cut short"
+    if failed is not None:
+        return Unknown(key=TOOLKITS.name, why=failed)
+    quotes = found.quotes(python, toolkit=True) or [text.absent("no toolkit folder was found")]
+    return text.fact(TOOLKITS, Toolkits(toolkits=found.of("toolkit"), components=found.of("component")), *quotes)
 
 
 def _package_words(package: PythonPackage) -> str:
@@ -164,19 +168,6 @@ def _toolkit_words(toolkit: Toolkit) -> str:
     parts = (("nvcc", toolkit.has_nvcc), ("NVVM", toolkit.has_nvvm), ("libdevice", toolkit.has_libdevice))
     holds = ", ".join(name for name, there in parts if there) or "libraries only"
     return f"{toolkit.rule or 'toolkit'}: {toolkit.path}, version {toolkit.version or 'unknown'}, holds {holds}"
-
-
-def parse(text: Text) -> Output:
-    """Facts about the interpreter and about its toolkit."""
-    reading = _Reading(text)
-    for record in records(text):
-        reading.take(record)
-    if reading.head is None:
-        yield from nothing_read(text, "the examined Python", PYTHON, TOOLKITS, FRAMEWORK_BUILDS)
-        return
-    yield reading.python()
-    yield reading.toolkit()
-    yield reading.builds()
 
 
 PARSER = Parser(name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name, FRAMEWORK_BUILDS.name), parse=parse)
