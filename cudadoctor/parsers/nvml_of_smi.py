@@ -11,7 +11,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, GpuDetails, GpuHealth, Nvml, NvmlGpu, Smi, SmiGpu
-from cudadoctor.parsers import nvidia_smi, nvidia_smi_details
+from cudadoctor.parsers import nvidia_smi, nvidia_smi_query
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.worker_nvml import quote_gpu
 
@@ -64,7 +64,7 @@ def _failed(text: Text, smi: Smi, fact: Fact[Any]) -> Iterator[Fact[Any]]:
 
 def _answered(text: Text, smi: Smi, lost: list[SmiGpu]) -> Fact[Nvml]:
     """NVML started: each GPU with what the sections say of it, and those that could not be opened."""
-    details = next((fact.value for fact in nvidia_smi_details.parse(text) if isinstance(fact, Fact) and fact.value is not None), ())
+    details = next((fact.value for fact in nvidia_smi_query.parse(text) if isinstance(fact, Fact) and fact.value is not None), ())
     gpus = [
         _gpu(number, gpu, next((one for one in details if one.address == gpu.address), GpuDetails())) for number, gpu in enumerate(smi.gpus)
     ]
