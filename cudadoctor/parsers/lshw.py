@@ -6,6 +6,8 @@ the word UNCLAIMED does state that no driver is bound.
 
 from __future__ import annotations
 
+import msgspec
+
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
@@ -25,16 +27,15 @@ _IDS = lazy(r" ?\[([0-9A-Fa-f]{4})(?::([0-9A-Fa-f]{4}))?\]\s*$")  # lshw -numeri
 _UNNAMED = lazy(r"Device ([0-9a-f]{4})$")
 
 
-class _Node:
+class _Node(msgspec.Struct):
     """One `*-name` paragraph: its fields, where each stands, and the words beside its name."""
 
-    def __init__(self, number: int, marks: str = "") -> None:
-        self.number = number
-        self.unclaimed = "UNCLAIMED" in marks
-        self.fields: dict[str, str] = {}
-        self.lines: dict[str, int] = {}
-        self.rank = -1
-        self.indent: str | None = None
+    number: int
+    unclaimed: bool = False
+    fields: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    rank: int = -1
+    indent: str | None = None
 
     def takes(self, indent: str, key: str) -> bool:
         """Whether this field can belong to the same paragraph: same indentation, and its turn has not passed."""
@@ -46,8 +47,7 @@ def parse(text: Text) -> Output:
     """One fact with the functions that have a PCI address, never whole; a second one where a driver changed within the text."""
     bus = Bus()
     for node in _nodes(text):
-        function = _function(node)
-        if function:
+        if (function := _function(node)) is not None:
             bus.add(function, _quotes(text, node))
     if bus.functions:
         yield from bus.facts(text, whole=False)
@@ -59,7 +59,7 @@ def _nodes(text: Text) -> list[_Node]:
     for number, line in enumerate(text.lines, 1):
         header = _NODE.match(line) if "*-" in line else None
         if header:
-            current = _Node(number, header[2])
+            current = _Node(number, unclaimed="UNCLAIMED" in header[2])
             nodes.append(current)
             continue
         field = _FIELD.match(line) if ":" in line else None
@@ -86,8 +86,9 @@ def _function(node: _Node) -> PciFunction | None:
     vendor_id = _IDS.search(vendor_words[-40:])
     name = product[: product.rindex("[")].strip() if ids else product
     unnamed = _UNNAMED.match(name)
-    vendor = vendor_id[1].lower() if vendor_id else ids[1].lower() if ids and ids[2] else NVIDIA if is_nvidia(vendor_words) else None
-    device = ids[2].lower() if ids and ids[2] else unnamed[1] if unnamed else None
+    both = ids if ids is not None and ids[2] else None
+    vendor = vendor_id[1].lower() if vendor_id else both[1].lower() if both else NVIDIA if is_nvidia(vendor_words) else None
+    device = both[2].lower() if both else unnamed[1] if unnamed else None
     settings = dict(part.split("=", 1) for part in node.fields.get("configuration", "").split() if "=" in part)
     driver = None if node.unclaimed else settings.get("driver") or None
     return PciFunction(

@@ -5,8 +5,6 @@ A pasted text proves that something is missing only where it shows the unfiltere
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from cudadoctor.model.addresses import normal_address
@@ -53,7 +51,8 @@ def parse(text: Text) -> Output:
     bus = Bus()
     live = _tells_drivers(text)
     for function, below in blocks:
-        driver, line = _first(below, _DRIVER)
+        named = ((match[1], number) for number, words in below if (match := _DRIVER.match(words)) is not None)
+        driver, line = next(named, (None, 0))
         if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
             driver, line = None, 0
         found = msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live)
@@ -79,10 +78,8 @@ def _shown_whole(text: Text) -> bool:
     below = lines[typed[0] + 1 :]
     end = next((index for index, line in enumerate(below) if is_prompt(line) or _goes_on(below, index)), None)
     listing = below[:end] if end is not None else []
-    if not any(_HOST_BRIDGE.match(line) for line in listing):
-        return False
-    functions = [_HEADER.match(line) for line in listing]
-    return all(found is not None or line[:1] in (" ", "\t", "") for found, line in zip(functions, listing, strict=True))
+    understood = all(line[:1] in (" ", "\t", "") or _HEADER.match(line) for line in listing)
+    return understood and any(map(_HOST_BRIDGE.match, listing))
 
 
 def _goes_on(lines: list[str], index: int) -> bool:
@@ -100,11 +97,6 @@ def _quotes(text: Text, first: int, driver: int) -> list[Quote]:
     return [text.quote(first), text.quote(driver)] if driver else [text.quote(first)]
 
 
-def _first(below: Below, pattern: re.Pattern[str]) -> tuple[str | None, int]:
-    """What the first of the lines that fits says, and its number."""
-    return next(((found[1], number) for number, line in below if (found := pattern.match(line)) is not None), (None, 0))
-
-
 def _blocks(text: Text) -> tuple[list[tuple[PciFunction, Below]], bool]:
     """The functions with the lines below their headers, and whether a line looked like a function's header but was cut off."""
     blocks: list[tuple[PciFunction, Below]] = []
@@ -112,13 +104,12 @@ def _blocks(text: Text) -> tuple[list[tuple[PciFunction, Below]], bool]:
     broken = False
     for number, line in enumerate(text.lines, 1):
         header = _HEADER.match(line)
-        if header:
-            function = _function(header[1], header[2], number)
-            broken, below = broken or function is None, None
-            if function is not None:
-                below = []
-                blocks.append((function, below))
-        elif below is not None and _belongs(line, below):
+        function = _function(header[1], header[2], number) if header is not None else None
+        broken = broken or (header is not None and function is None)
+        if function is not None:
+            below = []
+            blocks.append((function, below))
+        elif header is None and below is not None and _belongs(line, below):
             below.append((number, line))
         else:
             below = None
@@ -145,26 +136,18 @@ def _function(address: str, description: str, number: int) -> PciFunction | None
         return PciFunction(
             address=place, vendor=sysfs["vendor"], device=sysfs["device"], class_code=sysfs["class"], revision=sysfs["rev"], line=number
         )
-    coded = _CODED.match(description) or _NUMERIC.match(description)
+    coded, plain = _CODED.match(description) or _NUMERIC.match(description), _PLAIN.match(description)
     if coded:
         return _described(place, coded["code"], coded["rest"], number)
-    plain = _PLAIN.match(description)
     return _described(place, CLASS_WORDS.get(plain[1].strip()), plain[2], number) if plain else None
 
 
 def _described(address: str, class_code: str | None, rest: str, number: int) -> PciFunction:
     """`rest` is what follows the class: vendor, name, ids, revision, as far as this form of lspci prints them."""
-    vendor: str | None = None
-    device: str | None = None
-    name = _TAIL.split(rest, maxsplit=1)[0].strip()
-    ids = list(_IDS.finditer(rest))
-    bare = _BARE_IDS.match(rest)
-    if ids:
-        vendor, device = ids[-1][1], ids[-1][2]
-        name = rest[: ids[-1].start()].strip()
-    elif bare:
-        vendor, device = bare[1], bare[2]
-        name = ""
+    ids, bare = next(reversed(list(_IDS.finditer(rest))), None), _BARE_IDS.match(rest)
+    found = ids or bare
+    vendor, device = (found[1], found[2]) if found is not None else (None, None)
+    name = rest[: ids.start()].strip() if ids else "" if bare else _TAIL.split(rest, maxsplit=1)[0].strip()
     if is_nvidia(name):
         vendor = vendor or NVIDIA
         name = name[18:].strip()

@@ -12,59 +12,40 @@ from cudadoctor.parsers._pci import bus_fact
 from cudadoctor.parsers.base import Output, Parser, Text
 
 _LINE = lazy(
-    r"[ \t>|]{0,20}/sys/bus/pci/devices/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
-    r"(?:(vendor|device|class|revision):\s{0,4}0x([0-9a-fA-F]{2,6})\s*$|(driver) -> \S*/([\w.-]+)\s*$|(\w+): )"
+    r"[ \t>|]{0,20}/sys/bus/pci/devices/(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
+    r"(?:(?P<id>vendor|device|class|revision):\s{0,4}0x(?P<digits>[0-9a-fA-F]{2,6})\s*$"
+    r"|driver -> \S*/(?P<driver>[\w.-]+)\s*$|(?P<unreadable>\w+): )"
 )
-
 _DEVICE = lazy(r"^\t(?P<device>[0-9a-f]{4})  (?P<name>\S.{0,100})$")
 _PRODUCT = lazy(r"\[(?P<product>[^\[\]]{3,80})\]")  # GA106 [GeForce RTX 3060]
 
 
-class _Entry:
-    """The lines seen about one function."""
-
-    def __init__(self) -> None:
-        self.ids: dict[str, str] = {}
-        self.driver: str | None = None
-        self.unreadable: set[str] = set()
-        self.numbers: list[int] = []
-
-
 def parse(text: Text) -> Output:
     """One fact with all functions. A function without a driver line has no driver, if nothing was left out."""
-    entries: dict[str, _Entry] = {}
-    for number, match in text.rows(_LINE):
-        address = normal_address(match[1])
-        if address is None:
-            continue
-        entry = entries.setdefault(address, _Entry())
-        entry.numbers.append(number)
-        if match[2]:
-            entry.ids.setdefault(match[2], match[3].lower())
-        elif match[4]:
-            entry.driver = entry.driver or match[5]
-        else:
-            entry.unreadable.add(match[6])
-    if not entries:
-        if text.whole and not text.text.strip():
-            yield bus_fact(text, (), (), whole=True)
-        return
-    functions = [_function(text, address, entry) for address, entry in entries.items()]
-    quotes = [_quotes(text, entry.numbers) for entry in entries.values()]
-    yield bus_fact(text, functions, quotes, whole=text.whole)
+    entries: dict[str, dict[str, str]] = {}
+    lines: dict[str, list[int]] = {}
+    for number, found in text.rows(_LINE):
+        address = normal_address(found["address"]) or found["address"]
+        name = found["id"] or found["unreadable"] or "driver"
+        entries.setdefault(address, {}).setdefault(name, (found["digits"] or "").lower() or found["driver"] or "")
+        lines.setdefault(address, []).append(number)
+    if entries or (text.whole and not text.text.strip()):
+        functions = [_function(text, address, entry, lines[address][0]) for address, entry in entries.items()]
+        yield bus_fact(text, functions, [_quotes(text, numbers) for numbers in lines.values()], whole=text.whole)
 
 
-def _function(text: Text, address: str, entry: _Entry) -> PciFunction:
-    code = entry.ids.get("class")
+def _function(text: Text, address: str, entry: dict[str, str], line: int) -> PciFunction:
+    """`entry`: what each file holds, nothing where it cannot be read."""
+    vendor, device, code, driver, revision = (entry.get(name) or None for name in ("vendor", "device", "class", "driver", "revision"))
     return PciFunction(
         address=address,
-        vendor=entry.ids.get("vendor"),
-        device=entry.ids.get("device"),
+        vendor=vendor,
+        device=device,
         class_code=code[:4] if code else None,
-        driver=entry.driver,
-        driver_known=entry.driver is not None or (text.whole and "driver" not in entry.unreadable),
-        revision=entry.ids.get("revision"),
-        line=entry.numbers[0],
+        driver=driver,
+        driver_known=driver is not None or (text.whole and "driver" not in entry),
+        revision=revision,
+        line=line,
     )
 
 
