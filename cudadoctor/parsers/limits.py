@@ -16,24 +16,33 @@ from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.shell import root_command
 
-_PROC = lazy(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
-_AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
-_SHELL = lazy(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}), )?-(?P<flag>[a-zA-Z])\) " + _AMOUNT)
-_ZSH = lazy(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
-_TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vluntd]) (?P<value>\d{1,20}|unlimited)\b")
+# What a limit is called: here, by a shell's flag, by systemd and by the engines; /proc says it in small letters.
+_NAMES = {
+    spelling: name
+    for name, flag, short in (
+        ("address space", "v", "as"),
+        ("locked memory", "l", "memlock"),
+        ("processes", "u", "nproc"),
+        ("open files", "n", "nofile"),
+        ("CPU time", "t", "cpu"),
+        ("data size", "d", "data"),
+    )
+    for spelling in (name.lower(), flag, short, short.upper())
+}
+_NAMES |= {**dict.fromkeys(("h_vmem", "s_vmem", "vmem"), "address space"), "pids": "processes of the control group"}
+_BYTES = ("address space", "data size", "locked memory")  # which a shell counts in kbytes
+_AMOUNT = r"(?P<value>\d{1,20}|unlimited)"
+_PROC = lazy(rf"^\s{{0,16}}Max (?P<name>[a-z ]{{4,24}}?)\s{{2,30}}{_AMOUNT}\s{{1,30}}(?:\d{{1,20}}|unlimited)\b")
+_SHELL = lazy(rf"^\s{{0,16}}[a-z][a-z ]{{4,40}}?\s{{1,40}}\((?:(?P<unit>[a-z0-9-]{{3,12}}), )?-(?P<name>[a-zA-Z])\) {_AMOUNT}\s*$")
+_ZSH = lazy(rf"^\s{{0,16}}-(?P<name>[a-zA-Z]): [a-z][a-z ]{{3,40}}?(?: \((?P<unit>[a-z0-9-]{{3,12}})\))?\s{{1,40}}{_AMOUNT}\s*$")
+_TYPED = lazy(rf"\bulimit (?:-[SH]{{1,2}} ?)?-?[SH]{{0,2}}(?P<name>[vluntd]) {_AMOUNT}\b")
 _BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
 _UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU|DATA)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
-_ENGINE = lazy(r"--pids-limit[= ](?P<pids>\d{1,9})\b|--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data)=(?P<value>\d{1,20})\b")
-# What a limit is called: here, in /proc, by a shell's flag, and by systemd and the engines.
-_NAMES = (
-    ("address space", "address space", "v", "as"),
-    ("locked memory", "locked memory", "l", "memlock"),
-    ("processes", "processes", "u", "nproc"),
-    ("open files", "open files", "n", "nofile"),
-    ("CPU time", "cpu time", "t", "cpu"),
-    ("data size", "data size", "d", "data"),
-)
-_PROC_NAMES, _FLAGS, _UNIT_NAMES = ({row[column]: row[0] for row in _NAMES} for column in (1, 2, 3))
+_PIDS = lazy(r"--(?P<name>pids)-limit[= ](?:0{1,9}\b|(?P<value>\d{1,9})\b)")
+_ENGINE = lazy(r"--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data)=(?P<value>\d{1,20})\b")
+# Each with a word of its lines. Without a value there is no limit.
+_OUTPUT = (("Max ", _PROC), ("-", _SHELL), ("-", _ZSH))
+_OF_PASTE = (*_OUTPUT, ("ulimit", _TYPED), ("_vmem=", _BATCH), ("Limit", _UNIT_FILE), ("--pids-limit", _PIDS), ("--ulimit", _ENGINE))
 # A question and its answer on the next line. With several files each gives a line, in their order.
 _ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntd])$")
 _ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
@@ -43,9 +52,7 @@ _OF_FILES = {
     "pids.max": "processes of the control group",
 }
 _NO_LIMIT = 1 << 60  # bytes: version 1 of control groups writes a number near 2**63 where there is none
-_UNITS = {"seconds": 1, "kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
-_SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_BYTES = ("address space", "data size", "locked memory")
+_UNITS = {"kbytes": 1 << 10, "kb": 1 << 10, "k": 1 << 10, "mbytes": 1 << 20, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "blocks": 512}
 
 
 def parse(text: Text) -> Output:
@@ -80,22 +87,14 @@ def of_proc(text: str) -> Iterator[Limit]:
 
 def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
     """The limit that a line states; None as its value: there is no limit."""
-    proc = _PROC.match(line) if "Max " in line else None
-    if proc is not None:
-        name = _PROC_NAMES.get(proc["name"].strip())
-        return None if name is None else (name, _value(proc["soft"], 1))
-    listed = (_SHELL.match(line) if "-" in line else None) or (_ZSH.match(line) if "-" in line else None)
-    if listed is not None:
-        name = _FLAGS.get(listed["flag"])
-        return None if name is None else (name, _value(listed["value"], _UNITS.get(listed["unit"], 1)))
-    command = _TYPED.search(line) if typed and "ulimit" in line else None
-    if command is not None and not (command["value"] == "unlimited" and line[: command.start()].endswith("(")):  # of a subshell alone
-        name = _FLAGS[command["flag"]]
-        return name, _value(command["value"], 1 << 10 if name in _BYTES else 1)
-    batch = _BATCH.search(line) if typed and "_vmem=" in line else None
-    if batch is not None:
-        return "address space", _value(batch["value"], _SUFFIX.get((batch["unit"] or "").lower(), 1))
-    return _configured(line) if typed else None
+    for hint, form in _OF_PASTE if typed else _OUTPUT:
+        found = form.search(line) if hint in line else None
+        if found is None or (form is _TYPED and found["value"] == "unlimited" and line[: found.start()].endswith("(")):
+            continue  # no such line, or what is lifted for a subshell alone
+        name, value = _NAMES.get(found["name"].strip()), found["value"] or ""
+        unit = "kbytes" if form is _TYPED and name in _BYTES else (found.groupdict().get("unit") or "").lower()
+        return None if name is None else (name, int(value) * _UNITS.get(unit, 1) if value.isdecimal() else None)
+    return None
 
 
 def _answers(lines: list[str], number: int) -> Iterator[tuple[str, int | None, int]]:
@@ -103,7 +102,7 @@ def _answers(lines: list[str], number: int) -> Iterator[tuple[str, int | None, i
     typed = root_command(lines[number - 1])
     flag, files = (_ASKS_FLAG.match(typed), _ASKS_FILES.match(typed)) if typed is not None else (None, None)
     if flag is not None:
-        names: list[str | None] = [_FLAGS[flag["flag"]]]
+        names: list[str | None] = [_NAMES[flag["flag"]]]
     else:
         names = [_OF_FILES.get(path.rpartition("/")[2]) for path in files["files"].split()] if files is not None else []
     for index, name in enumerate(names, number):
@@ -112,24 +111,6 @@ def _answers(lines: list[str], number: int) -> Iterator[tuple[str, int | None, i
             return
         if name is not None and len(answer) <= 20:
             yield name, int(answer) * (1 << 10 if flag is not None and name in _BYTES else 1) if answer.isdecimal() else None, number
-
-
-def _configured(line: str) -> tuple[str, int | None] | None:
-    """A limit that a systemd unit or a container's start sets."""
-    unit = _UNIT_FILE.search(line) if "Limit" in line else None
-    if unit is not None:
-        size = _SUFFIX.get((unit["unit"] or "").lower(), 1)
-        return _UNIT_NAMES[unit["name"].lower()], _value(unit["value"], size) if unit["value"] else None
-    engine = _ENGINE.search(line) if "limit" in line else None
-    if engine is None:
-        return None
-    if engine["pids"]:
-        return "processes of the control group", int(engine["pids"]) or None  # 0: no limit
-    return _UNIT_NAMES[engine["name"]], int(engine["value"])
-
-
-def _value(text: str, unit: int) -> int | None:
-    return None if text == "unlimited" else int(text) * unit
 
 
 def parse_group(text: Text) -> Output:
