@@ -5,6 +5,8 @@ An image's packages are layered or the image is exchanged; dnf, akmods and dracu
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import partial
 
 from cudadoctor.model.pattern import lazy
@@ -22,18 +24,9 @@ _HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|
 _KEEPS_OUT = lazy(r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[\w-]{1,30},){0,12}nvidia(?:[-_]current)?(?:,|$)")
 
 
-def _of_deployment(line: str) -> str | None:
-    found = _DEPLOYMENT.match(line)
-    return found["tree"] if found is not None else None
-
-
-def _of_parameter(line: str) -> str | None:
-    found = _PARAMETER.search(line) if "ostree=" in line else None
-    return found["tree"] if found is not None else None
-
-
-def _of_refusal(line: str) -> str | None:
-    return "" if _REFUSED.search(line) is not None else None
+def _tree(form: re.Pattern[str]) -> Callable[[str], str | None]:
+    """Reads the name of the tree from a line of this form; empty where it has none."""
+    return lambda line: found.groupdict().get("tree", "") if (found := form.search(line)) is not None else None
 
 
 def _loader(line: str) -> str | None:
@@ -57,8 +50,10 @@ def parse_mark(text: Text) -> Output:
 _parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 # The name of an image says most: it is what a system is rebased from.
 PARSERS = (
-    _parser(name="deployments", parse=first_line(BOOTED_IMAGE, _of_deployment, whole=False), wakes=("rpm-ostree status", "bootc status")),
-    _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _of_parameter, whole=False), wakes=("ostree=/ostree/",)),
+    _parser(
+        name="deployments", parse=first_line(BOOTED_IMAGE, _tree(_DEPLOYMENT), whole=False), wakes=("rpm-ostree status", "bootc status")
+    ),
+    _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _tree(_PARAMETER), whole=False), wakes=("ostree=/ostree/",)),
     Parser(
         name="kernel_parameters",
         keys=(KEEPING_OUT.name,),
@@ -74,7 +69,7 @@ PARSERS = (
     _parser(name="ostree_booted", reads=("ostree-booted",), parse=parse_mark, absent=(BOOTED_IMAGE.name,)),
     _parser(
         name="image_refusal",
-        parse=first_line(BOOTED_IMAGE, _of_refusal, whole=False),
+        parse=first_line(BOOTED_IMAGE, _tree(_REFUSED), whole=False),
         wakes=("bootc system is configured",),
     ),
 )

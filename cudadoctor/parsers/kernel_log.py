@@ -59,14 +59,8 @@ _LOADING = 10.0  # seconds that a load takes at most
 def parse(text: Text) -> Output:
     """One fact. Whole only if nothing was dropped and the log reaches back to the start of the kernel."""
     words = [word for word in _WORDS if word in text.text]
-    events = []
-    for number, line in enumerate(text.lines, 1):
-        for word in words:
-            if word in line:
-                event = _event(line, number, trusted=not text.pasted)
-                if event:
-                    events.append(event)
-                break
+    lines = ((number, line) for number, line in enumerate(text.lines, 1) if any(word in line for word in words))
+    events = [event for number, line in lines if (event := _event(line, number, trusted=not text.pasted)) is not None]
     whole = text.whole and any("Linux version " in line for line in text.lines[:20])
     if events:
         log = KernelLog(events=tuple(events), present_from=_present_from(text, events), cleared=_cleared(text, events))
@@ -217,13 +211,8 @@ def well_since(text: Text) -> dict[str, datetime]:
 
 def long_over(events: Iterable[tuple[int, str, str | None]], well: dict[str, datetime]) -> frozenset[int]:
     """Numbers of those lines (number, words, address) that were said more than a day before their GPU was shown to be well."""
-    over = set()
-    for number, words, address in events:
-        drawn = well.get(address or "")
-        said = date_of(words, drawn.year) if drawn is not None else None
-        if drawn is not None and said is not None and said <= drawn and drawn - said > OVER:
-            over.add(number)
-    return frozenset(over)
+    dated = ((number, date_of(words, well[address].year), well[address]) for number, words, address in events if address in well)
+    return frozenset(number for number, said, drawn in dated if said is not None and drawn - said > OVER)
 
 
 PARSER = Parser(name="kernel_log", reads=("kernel-log",), keys=(KERNEL_LOG.name,), parse=parse, wakes=_WAKES)

@@ -83,10 +83,7 @@ def _row(line: str, columns: Sequence[str], number: int, who: str | None) -> Pro
 
 def _join(found: dict[int, Process], process: Process) -> None:
     """ps knows parent and state, fuser and lsof what is held."""
-    before = found.get(process.pid)
-    if before is None:
-        found[process.pid] = process
-        return
+    before = found.get(process.pid, process)
     newer = process if process.state != "unknown" else before
     found[process.pid] = msgspec.structs.replace(
         newer,

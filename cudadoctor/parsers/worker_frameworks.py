@@ -36,37 +36,25 @@ def parse(text: Text) -> Output:
 
 
 def _run(text: Text, name: str, entries: list[Record]) -> FrameworkRun:
-    fields: dict[str, Any] = {"name": name}
-    last: Record | None = None
-    for entry in entries:
-        if entry.event in ("begin", "end"):
-            last = entry
-        if entry.event == "end":
-            fields.update({key: entry.fields[key] for key in ("version", "devices") if entry.fields.get(key)})
-    if last is None:
+    steps = [entry for entry in entries if entry.event in ("begin", "end")]
+    if not steps:
         return FrameworkRun(name=name, status="unknown", why=ending(text))
-    fields["step"] = last.fields.get("step")
+    ended = [entry.fields for entry in steps if entry.event == "end"]
+    fields = {key: told[key] for told in ended for key in ("version", "devices") if told.get(key)}
+    last, told = steps[-1], dict(steps[-1].fields)
     if last.event == "begin":
-        return _unfinished(text, fields, last)
-    output = last.fields.get("output")
-    output = output if isinstance(output, str) else ""
-    status = {"pass": "pass", "skip": "idle"}.get(str(last.fields.get("status")), "fail")
-    if status == "pass" and fields["step"] != "compute":
-        status = "unknown"  # it was cut short between two steps
-    fields |= {"why": last.fields.get("why"), "seconds": last.fields.get("seconds"), "output": output}
-    return _made(fields, status, last, library=_library(output) if status == "fail" else None)
-
-
-def _unfinished(text: Text, fields: dict[str, Any], begin: Record) -> FrameworkRun:
-    hung = text.item is None or text.item.status in HANGING or text.item.status == "ok"
-    output = "" if hung else stderr_tail(text, OUTPUT_TAIL)
-    seconds = text.item.seconds if text.item is not None else None
-    return _made({**fields, "why": ending(text), "output": output, "seconds": seconds}, "hang" if hung else "crash", begin)
-
-
-def _made(fields: dict[str, Any], status: str, record: Record, *, library: str | None = None) -> FrameworkRun:
-    run = build(FrameworkRun, {**fields, "status": status}, line=record.line, library=library)
-    return run if run is not None else FrameworkRun(name=str(fields["name"]), status="unknown", why="not understood")
+        hung = text.item is None or text.item.status in HANGING or text.item.status == "ok"
+        status = "hang" if hung else "crash"
+        seconds = text.item.seconds if text.item is not None else None
+        told |= {"why": ending(text), "output": "" if hung else stderr_tail(text, OUTPUT_TAIL), "seconds": seconds}
+    else:
+        status = {"pass": "pass", "skip": "idle"}.get(str(told.get("status")), "fail")
+        if status == "pass" and told.get("step") != "compute":
+            status = "unknown"  # it was cut short between two steps
+    fields |= {key: told.get(key) for key in ("step", "why", "seconds", "output")}
+    library = _library(str(told.get("output"))) if status == "fail" else None
+    run = build(FrameworkRun, {**fields, "name": name, "status": status}, line=last.line, library=library)
+    return run if run is not None else FrameworkRun(name=name, status="unknown", why="not understood")
 
 
 def _library(output: str) -> str | None:

@@ -14,7 +14,7 @@ from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import GPU_WORK, LADDER, Ladder, Measurement, SmokeStep
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, ending, every, nothing_read, records, said
-from cudadoctor.parsers.worker_ladder import lists_of, rungs_of, spoken_line, unfinished
+from cudadoctor.parsers.worker_ladder import last_of, lists_of, rungs_of, spoken_line, unfinished
 
 MOST_GPUS = 64
 WORKERS = ("benchmark", "smoke", "sustained")
@@ -67,12 +67,12 @@ def parse(text: Text) -> Output:
 
 def _broken_off(text: Text, entries: list[Record]) -> tuple[SmokeStep, ...]:
     """A copy between GPUs at which the worker fell silent. What breaks off under a rung is told by that rung."""
-    last = next((entry for entry in reversed(entries) if entry.event in ("begin", "end", "smoke", "done")), None)
+    last = last_of(entries, "begin", "end", "smoke", "done")
     step, gpu = (last.fields.get("step"), last.fields.get("gpu")) if last is not None else (None, None)
-    if last is None or last.event != "begin" or not isinstance(step, str) or not step.startswith(PEER) or not isinstance(gpu, int):
+    if last is None or last.event != "begin" or not str(step).startswith(PEER) or not isinstance(gpu, int):
         return ()
     why = f"GPU {gpu}: {step}: it did not end ({ending(text)})"
-    return (SmokeStep(gpu=gpu, step=step, status="fail", why=why, line=last.line),)
+    return (SmokeStep(gpu=gpu, step=str(step), status="fail", why=why, line=last.line),)
 
 
 def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:

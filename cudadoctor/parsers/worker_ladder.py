@@ -50,6 +50,8 @@ _LISTS: dict[str, tuple[type[Value], str]] = {
     "installed": (InstalledFile, "installed"), "smoke": (SmokeStep, "smoke"), "benchmark": (Measurement, "benchmark"),
     "guests": (Guest, "guest"), "loads": (GpuLoad, "load"), "sustained": (Sustained, "sustained"), "lessons": (LessonResult, "lesson"),
 }  # fmt: skip
+_OF_START = ("python", "quick", "given", "preloaded", "withheld", "replaced", "beside")
+_STEPS = ("begin", "end", "done")  # events
 ERROR_MARKS = ("Error", "error", "ERROR")
 
 
@@ -98,12 +100,13 @@ def spoken_line(record: Record) -> Quote | None:
 
 
 # ---------------------------------------------------------------- the steps
+def last_of(entries: Iterable[Record], *events: str) -> Record | None:
+    return next((entry for entry in reversed(list(entries)) if entry.event in events), None)
+
+
 def _open_begin(entries: Iterable[Record]) -> Record | None:
     """The step that had begun when the worker fell silent. One that is followed by other steps lost its end on the way."""
-    last: Record | None = None
-    for entry in entries:
-        if entry.event in ("begin", "end", "done"):
-            last = entry
+    last = last_of(entries, *_STEPS)
     return last if last is not None and last.event == "begin" else None
 
 
@@ -128,8 +131,7 @@ def unfinished(text: Text, entries: list[Record]) -> RungResult | None:
 
 def ended_between(text: Text, entries: list[Record]) -> RungResult | None:
     """A climb that a signal ended between two rungs, or while it measured: the rung that was next did not begin."""
-    last = next((entry for entry in reversed(entries) if entry.event in ("begin", "end", "done")), None)
-    item = text.item
+    last, item = last_of(entries, *_STEPS), text.item
     if last is None or last.event != "end" or last.fields.get("status") != "pass":
         return None
     if item is None or not item.signal or item.status in HANGING or item.dropped_bytes:
@@ -140,14 +142,9 @@ def ended_between(text: Text, entries: list[Record]) -> RungResult | None:
 
 
 def rungs_of(entries: list[Record]) -> list[RungResult]:
-    results = []
-    for entry in entries:
-        if entry.event == "end":
-            status = entry.fields.get("status")
-            result = build(RungResult, {**entry.fields, "rung": entry.fields.get("step")}, line=entry.line)
-            if result is not None and status in ("pass", "fail", "skip"):
-                results.append(result)
-    return results
+    ends = (entry for entry in entries if entry.event == "end" and entry.fields.get("status") in ("pass", "fail", "skip"))
+    made = (build(RungResult, {**entry.fields, "rung": entry.fields.get("step")}, line=entry.line) for entry in ends)
+    return [result for result in made if result is not None]
 
 
 def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
@@ -173,22 +170,18 @@ def lists_of(entries: list[Record]) -> dict[str, tuple[Value, ...]]:
     return {name: every(kind, event, entries) for name, (kind, event) in _LISTS.items()}
 
 
-def _driver_version(named: Any) -> Any:
-    """The version in libcuda's file name. On WSL and Jetson the file is libcuda.so.1.1, whatever the driver: NVML knows it there."""
-    return None if isinstance(named, str) and not named.partition(".")[0][2:] else named
-
-
 def _heading(entries: list[Record]) -> dict[str, Any]:
     """Fields of the whole climb, from the lines that carry them."""
     fields: dict[str, Any] = {}
     for entry in entries:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
-            fields.update(
-                {name: entry.fields.get(name) for name in ("python", "quick", "given", "preloaded", "withheld", "replaced", "beside")}
-            )
+            fields |= {name: entry.fields.get(name) for name in _OF_START}
         elif step == "libcuda":
-            fields.update(library_path=entry.fields.get("path"), library=_driver_version(entry.fields.get("library")))
+            # The version in its file's name. On WSL and Jetson that is libcuda.so.1.1, whatever the driver: NVML knows it there.
+            named = entry.fields.get("library")
+            driver = None if isinstance(named, str) and not named.partition(".")[0][2:] else named
+            fields.update(library_path=entry.fields.get("path"), library=driver)
         elif step == "devices":
             fields.update(cuda=entry.fields.get("cuda"))
     return fields

@@ -9,7 +9,7 @@ import msgspec
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import NVML, GpuProcess, Nvml, NvmlGpu
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.json_lines import Record, build, mib, nothing_read, records, said
+from cudadoctor.parsers.json_lines import build, mib, nothing_read, records, said
 
 SOURCE = "NVML"
 
@@ -77,22 +77,13 @@ def _quote_process(process: GpuProcess, line: int) -> Quote:
     return said(SOURCE, line, f"GPU {process.gpu}: process {process.pid} ({kind}){name}, {mib(process.memory_bytes)}")
 
 
-def _head(entries: list[Record]) -> tuple[Nvml, int] | None:
-    """NVML's first answer, and its line."""
-    for entry in entries:
-        found = build(Nvml, entry.fields, gpus=(), processes=()) if entry.event == "nvml" else None
-        if found is not None:
-            return found, entry.line
-    return None
-
-
 def parse(text: Text) -> Output:
     entries = list(records(text))
-    head = _head(entries)
-    if head is None:
+    answers = ((build(Nvml, entry.fields, gpus=(), processes=()), entry.line) for entry in entries if entry.event == "nvml")
+    nvml, line = next((answer for answer in answers if answer[0] is not None), (None, 0))
+    if nvml is None:
         yield from nothing_read(text, "NVML", NVML)
         return
-    nvml, line = head
     quotes = list(_quote_head(nvml, line))
     gpus: dict[int, NvmlGpu] = {}
     processes = []
