@@ -43,17 +43,20 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str | None:
-        stated = (self.cuda.address if self.cuda is not None else None) or (self.nvml.address if self.nvml is not None else None)
+        stated = self._stated("address")
         return plain_address(stated) if stated is not None else None
 
     @property
     def uuid(self) -> str | None:
         """A slice has one of its own, which only CUDA states here."""
-        return (self.cuda.uuid if self.cuda is not None else None) or (self.nvml.uuid if self.nvml is not None else None)
+        return self._stated("uuid")
 
     @property
     def name(self) -> str | None:
-        return (self.cuda.name if self.cuda is not None else None) or (self.nvml.name if self.nvml is not None else None)
+        return self._stated("name")
+
+    def _stated(self, field: str) -> str | None:
+        return next((value for part in (self.cuda, self.nvml) if part is not None and (value := getattr(part, field))), None)
 
     @property
     def is_slice(self) -> bool:

@@ -5,9 +5,8 @@ One GPU takes two or three lines, each of three cells. Cells may be cut ("GeForc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,9 +43,15 @@ _PROCESS_MEMORY = lazy(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)
 
 
 class Row(msgspec.Struct):
-    gpu: SmiGpu
-    has_memory: bool = False
-    last: int = 0  # number of its last line
+    """A GPU's lines so far."""
+
+    fields: dict[str, Any]
+    errors: list[str]
+    last: int  # number of its last line
+
+    @property
+    def gpu(self) -> SmiGpu:
+        return SmiGpu(**self.fields, errors=tuple(self.errors))
 
 
 def cells(line: str) -> list[str] | None:
@@ -93,51 +98,37 @@ def first_line(row: list[str], number: int) -> Row | None:
         return None
     name = _MODE.sub("", found["name"]).strip()
     ecc = row[2].strip() if len(row) > 2 else ""
-    failed = [f"{cell}: {said}" for cell, words in (("name", name), ("ECC", ecc)) for said in _FAILED.findall(words)]
-    gpu = SmiGpu(
-        index=int(found["index"]),
-        name=None if _FAILED.fullmatch(name) else name,
-        address=address,
-        ecc_uncorrected=int(ecc) if ecc.isdecimal() and len(ecc) < 19 else None,
-        errors=tuple(failed),
-        line=number,
-    )
-    return Row(gpu=gpu, last=number)
+    fields = {
+        "index": int(found["index"]),
+        "name": None if _FAILED.fullmatch(name) else name,
+        "address": address,
+        "ecc_uncorrected": int(ecc) if ecc.isdecimal() and len(ecc) < 19 else None,
+        "line": number,
+    }
+    return Row(fields, [f"{cell}: {said}" for cell, words in (("name", name), ("ECC", ecc)) for said in _FAILED.findall(words)], number)
 
 
 def further_line(current: Row, row: list[str], number: int) -> None:
     """A GPU's second line (temperature, memory, compute mode) or third (MIG), told apart by their memory cell."""
     if not 2 <= len(row) <= 3:  # the table of MIG instances has four cells
         return
-    third = row[2].strip() if len(row) > 2 else ""
-    memory = _MEMORY.match(row[1])
+    third, memory, fields = row[2].strip() if len(row) > 2 else "", _MEMORY.match(row[1]), current.fields
     if row[0].strip() and (memory is not None or _NO_MEMORY in row[1] or _FAILED.search(row[1])):
-        if current.has_memory or not ("/" in row[0] or _FAILED.search(row[0])):
+        if "compute_mode" in fields or not ("/" in row[0] or _FAILED.search(row[0])):
             return
-        current.has_memory = True
-        current.gpu = _with_second(current.gpu, row, memory, third)
-    elif not row[0].strip() and not row[1].strip() and third and current.has_memory and current.gpu.mig is None:
-        failed = _FAILED.search(third)
-        mig = third if _MIG_MODE.match(third) else None
-        errors = (*current.gpu.errors, *([f"MIG: {failed[0]}"] if failed else ()))
-        current.gpu = msgspec.structs.replace(current.gpu, mig=mig, errors=errors)
+        use, temperature = _USE.match(third), _TEMPERATURE.search(row[0])
+        mode = use["mode"].strip() if use else ""
+        fields["memory_used_bytes"] = bytes_of(memory["used"], memory["unit"] or memory["all"]) if memory else None
+        fields["memory_total_bytes"] = bytes_of(memory["total"], memory["all"]) if memory else None
+        fields["temperature_c"] = float(temperature[1]) if temperature else None
+        fields["compute_mode"] = mode if _COMPUTE_MODE.match(mode) else None
+        current.errors += _second_errors(row[0], row[1], third)
+    elif not row[0].strip() and not row[1].strip() and third and "compute_mode" in fields and fields.get("mig") is None:
+        fields["mig"] = third if _MIG_MODE.match(third) else None
+        current.errors += [f"MIG: {said}" for said in _FAILED.findall(third)[:1]]
     else:
         return
     current.last = number
-
-
-def _with_second(gpu: SmiGpu, row: list[str], memory: re.Match[str] | None, third: str) -> SmiGpu:
-    use = _USE.match(third)
-    mode = use["mode"].strip() if use else None
-    temperature = _TEMPERATURE.search(row[0])
-    return msgspec.structs.replace(
-        gpu,
-        memory_used_bytes=bytes_of(memory["used"], memory["unit"] or memory["all"]) if memory else None,
-        memory_total_bytes=bytes_of(memory["total"], memory["all"]) if memory else None,
-        temperature_c=float(temperature[1]) if temperature else None,
-        compute_mode=mode if mode is not None and _COMPUTE_MODE.match(mode) else None,
-        errors=(*gpu.errors, *_second_errors(row[0], row[1], third)),
-    )
 
 
 def _second_errors(first: str, memory: str, third: str) -> Iterator[str]:
@@ -153,10 +144,9 @@ def _second_errors(first: str, memory: str, third: str) -> Iterator[str]:
             yield "power: ERR!"
     else:
         yield from (f"sensors: {said}" for said in _FAILED.findall(first))
-    yield from (f"memory: {said}" for said in _FAILED.findall(memory)[:1])
     load, _, mode = third.partition("  ")
-    yield from (f"utilisation: {said}" for said in _FAILED.findall(load)[:1])
-    yield from (f"compute mode: {said}" for said in _FAILED.findall(mode)[:1])
+    for cell, said in (("memory", memory), ("utilisation", load), ("compute mode", mode)):
+        yield from (f"{cell}: {failed}" for failed in _FAILED.findall(said)[:1])
 
 
 def process_line(row: list[str]) -> GpuProcess | None:
@@ -183,26 +173,22 @@ def unwrap(lines: list[str]) -> list[tuple[int, str]]:
     """
     joined: list[tuple[int, str]] = []
     width: int | None = None
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        number = index + 1
-        index += 1
-        if "|" not in line and "+" not in line:
+    rest = enumerate(lines, 1)
+    for number, line in rest:
+        if ("|" in line or "+" in line) and _goes_on(line.strip(), "".join(lines[number : number + 1]).strip(), seen=width is not None):
+            width = len(line) if _BORDER.match(line.strip()) else width
+            gap = "" if width is None or len(line) >= width else " "
+            joined.append((number, line + gap + lines[number]))
+            next(rest)
+        else:
             joined.append((number, line))
-            continue
-        bare = line.strip()
-        # A part may end in a cell's own "|": it is taken for one only once a broken border was seen.
-        if not bare.startswith(("+", "|")) or (bare[-1] in "+|" and width is None) or len(bare) > 400 or index >= len(lines):
-            joined.append((number, line))
-            continue
-        below = lines[index].strip()
-        if not below or below[0] in "+|" or below[-1] not in "+|" or len(below) > 200:
-            joined.append((number, line))
-            continue
-        if _BORDER.match(bare):
-            width = len(line)
-        gap = "" if width is None or len(line) >= width else " "
-        joined.append((number, line + gap + lines[index]))
-        index += 1
     return joined
+
+
+def _goes_on(line: str, below: str, *, seen: bool) -> bool:
+    """Whether this is the first part of a broken line. A part may end in a cell's own "|": it is taken for one only once a broken border
+    was `seen`.
+    """
+    if not line.startswith(("+", "|")) or len(line) > 400 or (line[-1] in "+|" and not seen):
+        return False
+    return below != "" and below[0] not in "+|" and below[-1] in "+|" and len(below) <= 200

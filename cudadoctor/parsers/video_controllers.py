@@ -46,48 +46,37 @@ def _records(text: Text) -> tuple[list[Record], bool]:
     """The devices of a text, and whether they are all that there were: the last line of a whole list is their number."""
     found, understood = _all_records(text)
     counts = [fields["Count"] for _, fields in found if list(fields) == ["Count"]]
-    devices = [record for record in found if list(record[1]) != ["Count"]]
+    devices = [(tuple(lines), fields) for lines, fields in found if list(fields) != ["Count"]]
     return devices, understood and counts == [len(devices)]
 
 
-def _all_records(text: Text) -> tuple[list[Record], bool]:
-    found: list[Record] = []
-    block: dict[str, Any] = {}
-    spread: list[int] = []
-    blank = 0
-    understood = True
-    columns: list[tuple[str, int]] = []
+def _all_records(text: Text) -> tuple[list[tuple[list[int], dict[str, Any]]], bool]:
+    found: list[tuple[list[int], dict[str, Any]]] = []
+    listing, understood, blank = False, True, 0
+    columns: list[tuple[str, slice]] = []
     lines = text.plain_lines
     for number, line in enumerate(lines, 1):
-        blank = blank + 1 if not line.strip() else 0
+        blank = 0 if line.strip() else blank + 1
         if blank:
-            columns = []
-            if blank > 1 and block:
-                found.append((tuple(spread), block))
-                block, spread = {}, []
-            continue
-        parsed = _objects(line)
-        if parsed:
-            found.extend(((number,), entry) for entry in parsed)
-            continue
-        listed = _LISTED.match(line)
-        if listed is not None:
+            columns, listing = [], listing and blank < 2
+        elif parsed := _objects(line):
+            found += [([number], entry) for entry in parsed]
+            listing = False
+        elif (listed := _LISTED.match(line)) is not None:
             name = _OF_PNPUTIL.get(listed["name"], listed["name"])
-            if name in block or listed["name"] == "Instance ID":
-                found += [(tuple(spread), block)] if block else []
-                block, spread = {}, []
+            if not listing or name in found[-1][1] or listed["name"] == "Instance ID":
+                found.append(([], {}))
+            listing, (spread, block) = True, found[-1]
             block[name] = listed["value"].strip()
             if name in ("Name", *_TOLD) or not spread or block.get("Status") == "Disabled":
                 spread.append(number)
-            continue
-        if _RULE.match(line) is not None and number > 1:
+        elif _RULE.match(line) is not None and number > 1:
             columns = _columns(lines[number - 2], line)
         elif columns:
-            found.append(((number,), _cells(line, columns)))
+            found.append(([number], {name: line[part].strip() for name, part in columns}))
+            listing = False
         else:
             understood = False
-    if block:
-        found.append((tuple(spread), block))
     return found, understood
 
 
@@ -103,17 +92,12 @@ def _objects(line: str) -> list[dict[str, Any]]:
     return [one for one in (entry if isinstance(entry, list) else [entry]) if isinstance(one, dict)]
 
 
-def _columns(head: str, rule: str) -> list[tuple[str, int]]:
+def _columns(head: str, rule: str) -> list[tuple[str, slice]]:
     """Names and places of a table's columns; none where its head names no field that is known here."""
     starts = [found.start() for found in _DASHES.finditer(rule)]
-    ends = [*starts[1:], len(head) + 1]
-    named = [(head[start:end].strip(), start) for start, end in zip(starts, ends, strict=True)]
+    parts = [slice(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    named = [(head[part].strip(), part) for part in parts]
     return named if any(name in ("Name", "DriverVersion", "PNPDeviceID", "FriendlyName", "InstanceId") for name, _ in named) else []
-
-
-def _cells(line: str, columns: list[tuple[str, int]]) -> dict[str, Any]:
-    ends = [*(start for _, start in columns[1:]), len(line) + 1]
-    return {name: line[start:end].strip() for (name, start), end in zip(columns, ends, strict=True)}
 
 
 # ---------------------------------------------------------------- one device
