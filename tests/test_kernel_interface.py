@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from cudadoctor.model.values import KERNEL_INTERFACE, OF_PYTHON
-from cudadoctor.parsers import kernel_interface as parser
+from cudadoctor.parsers import user
 from cudadoctor.parsers.base import Text
 from cudadoctor.sources import kernel_interface
 from cudadoctor.sources.spawning import PipeStream
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are L
 
 
 def refused(text: str) -> list[str]:
-    fact = next(iter(parser.parse(Text(text, source="system calls"))))
+    fact = next(iter(user.parse_refused(Text(text, source="system calls"))))
     assert fact.key == KERNEL_INTERFACE.name
     return [entry.name for entry in fact.value]  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""What was booted: the tree of a system that is an image (OSTree, bootc), and the boot loader that gave the kernel its parameters.
+"""What was booted: the kernel, the tree of a system that is an image (OSTree, bootc), and the loader that gave the kernel its parameters.
 
 An image's packages are layered or the image is exchanged; dnf, akmods and dracut do not change what is booted.
 """
@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT
+from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT, KERNEL, Kernel
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
+from cudadoctor.parsers.shell import root_command
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
 _DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,300}[:/]\S{1,300})$")
@@ -47,9 +48,48 @@ def parse_mark(text: Text) -> Output:
     yield text.fact(BOOTED_IMAGE, "", text.absent("/run/ostree-booted: there"), whole=False)
 
 
+# ---------------------------------------------------------------- the running kernel: uname, /proc/version, mhwd-kernel -li, inxi -S, pveversion
+_UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
+_MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
+_PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
+_TOLD = lazy(
+    r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
+    r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
+)
+_RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
+
+
+def parse_kernel(text: Text) -> Output:
+    """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
+    lines = text.plain_lines
+    for number, line in enumerate(lines, 1):
+        if not any(word in line for word in ("Linux ", "uname", "running", "Kernel: ")):
+            continue
+        full, version = _UNAME.match(line), _PROC_VERSION.match(line) or _TOLD.match(line)
+        if full is not None:
+            machines = _MACHINE.findall(f" {full['rest']}")
+            kernel = Kernel(system="Linux", release=full["release"], machine=machines[-1] if machines else None)
+            yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
+        elif version is not None:
+            yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
+        elif (
+            (root_command(line) or "").partition(";")[0].strip() == "uname -r"
+            and number < len(lines)
+            and (answer := _RELEASE.match(lines[number])) is not None
+        ):
+            yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
+
+
 _parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 # The name of an image says most: it is what a system is rebased from.
 PARSERS = (
+    Parser(
+        name="uname",
+        reads=("uname", "proc-version"),
+        keys=(KERNEL.name,),
+        parse=parse_kernel,
+        wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a", "Currently running: ", "Kernel: ", "(running kernel: "),
+    ),
     _parser(
         name="deployments", parse=first_line(BOOTED_IMAGE, _tree(_DEPLOYMENT), whole=False), wakes=("rpm-ostree status", "bootc status")
     ),

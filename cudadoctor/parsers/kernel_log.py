@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
-from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import QUOTE_LENGTH, Output, Parser, Text
 
 # A line is kept if one of these stands in it.
@@ -137,8 +138,8 @@ def past_lines(text: Text) -> frozenset[int]:
 
 def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
     """The line as an event, or None where it does not come from the kernel (a pasted text holds other programs' lines too)."""
-    entry = journal.message(line)
-    stamp = journal.seconds(line) if entry is not None else None
+    entry = entry_message(line)
+    stamp = _since_boot(line) if entry is not None else None
     line = line if entry is None else entry
     start, seconds, prefixed = _prefix(line)
     message, seconds = line[start:], seconds if stamp is None else stamp
@@ -164,6 +165,29 @@ def _prefix(line: str) -> tuple[int, float | None, bool]:
         if pattern is _STAMP and match[1]:
             seconds = float(match[1])
     return place, seconds, prefixed
+
+
+# ---------------------------------------------------------------- entries that journalctl wrote with their fields: -o json and -o verbose
+_IN_JSON = lazy(r'^[ \t>|]{0,20}\{[^\n]{0,6000}?"MESSAGE" ?: ?(?P<text>"(?:[^"\\]|\\.){0,4000}")')
+_OF_VERBOSE = lazy(r"^[ \t>|]{0,20}MESSAGE=(?P<text>.*)$")
+_MONOTONIC = lazy(r'"__MONOTONIC_TIMESTAMP" ?: ?"(?P<microseconds>\d{1,18})"')
+
+
+def entry_message(line: str) -> str | None:
+    """What was said; None where the line is no such entry."""
+    if '"MESSAGE"' in line and (found := _IN_JSON.match(line)) is not None:
+        try:
+            return msgspec.json.decode(found["text"], type=str)
+        except msgspec.DecodeError:
+            return None
+    found = _OF_VERBOSE.match(line) if "MESSAGE=" in line else None
+    return found["text"] if found is not None else None
+
+
+def _since_boot(line: str) -> float | None:
+    """The time since the boot, which no other field of an entry tells."""
+    found = _MONOTONIC.search(line)
+    return int(found["microseconds"]) / 1e6 if found is not None else None
 
 
 # ---------------------------------------------------------------- dates

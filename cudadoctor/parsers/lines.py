@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import LONG, Text
 from cudadoctor.parsers.in_quotes import Around, Beside, InQuotes, Standing, beside
 from cudadoctor.parsers.joining import Joined, joined_lines
+from cudadoctor.parsers.kernel_log import entry_message
 from cudadoctor.parsers.literals import Literals, Places, each
 
 MANY = 250  # places of one literal that are judged at each end of a text
@@ -214,7 +214,7 @@ def prepared(text: Text) -> Lines:
 
 def without_prefix(line: str) -> str:
     """The line without what a logger put before it."""
-    line = journal.message(line) or line
+    line = entry_message(line) or line
     at = 0
     for _ in range(_PREFIXES_IN_A_ROW):
         match = _PREFIX.match(line, at)

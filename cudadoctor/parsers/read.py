@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _MODULES = (
-    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "uname",
+    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "booted",
     "surroundings", "environment", "driver_libraries", "programs", "nvidia_smi", "nvidia_smi_csv", "nvcc",
     "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
     "package_lists", "frameworks", "names", "numba_report", "nvidia_smi_query", "pcie_link",
-    "limits", "kernel_interface", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files",
-    "process_table", "booted", "managed",
+    "limits", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files",
+    "process_table", "managed",
 )  # fmt: skip
 
 

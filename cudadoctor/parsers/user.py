@@ -1,9 +1,9 @@
-"""Who runs this: `id`, a paste whose prompts are all root's, and from /proc/self/status what the kernel lets this process do."""
+"""Who runs this and what the kernel lets it do: `id`, prompts of a paste that are all root's, /proc/self/status, refused system calls."""
 
 from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CAPABILITIES, USER, User
+from cudadoctor.model.values import CAPABILITIES, KERNEL_INTERFACE, USER, Refusal, User
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 _IDENTITY = lazy(
@@ -42,6 +42,16 @@ def _capabilities(line: str) -> tuple[int, ...] | None:
     return None if found is None else tuple(number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
+_REFUSED = lazy(r"^(?P<name>[\w/]{2,40}): (?P<answer>[^\n]{1,120})$")
+
+
+def parse_refused(text: Text) -> Output:
+    """Which system calls of the driver's, and which parts of /proc, the process is refused (sources/kernel_interface.py)."""
+    found = [Refusal(**refused.groupdict(), line=number) for number, refused in text.rows(_REFUSED)]
+    quotes = [text.quote(entry.line) for entry in found] or [text.absent("every system call was answered")]
+    yield text.fact(KERNEL_INTERFACE, tuple(found), *quotes)
+
+
 PARSERS = (
     Parser(name="user", reads=("user",), keys=(USER.name,), parse=parse_user, wakes=("groups=",)),
     Parser(name="prompts", keys=(USER.name,), parse=parse_prompts, wakes=("root@",)),
@@ -52,4 +62,5 @@ PARSERS = (
         parse=first_line(CAPABILITIES, _capabilities),
         wakes=("CapEff:",),
     ),
+    Parser(name="kernel_interface", reads=("kernel-interface",), keys=(KERNEL_INTERFACE.name,), parse=parse_refused),
 )
