@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from cudadoctor.model.evidence import Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.terminal_codes import without_codes
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 T = TypeVar("T")
 
@@ -71,6 +72,15 @@ class Text:
     def rows(self, form: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
         """The lines that are of this form, with their numbers."""
         return ((number, found) for number, line in enumerate(self.lines, 1) if (found := form.match(line)) is not None)
+
+    def asked(self, hint: str, form: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str], list[str]]]:
+        """Commands of this form that were typed in a paste: the line's number, and the lines below it up to the next prompt."""
+        lines = self.plain_lines if self.pasted else []
+        for number, line in enumerate(lines, 1):
+            found = form.match(root_command(line) or "") if hint in line else None
+            if found is not None:
+                below = takewhile(lambda place: not is_prompt(lines[place]), range(number, len(lines)))
+                yield number, found, [lines[place] for place in below]
 
     def lines_with(self, words: Iterable[str]) -> Iterator[tuple[int, str]]:
         """The lines that hold one of these words, with their numbers; of equal ones the first, for logs repeat themselves."""

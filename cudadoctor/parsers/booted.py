@@ -12,7 +12,6 @@ from functools import partial
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT, KERNEL, Kernel
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
-from cudadoctor.parsers.shell import root_command
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
 _DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,300}[:/]\S{1,300})$")
@@ -56,14 +55,14 @@ _TOLD = lazy(
     r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
     r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
 )
+_ASKS_RELEASE = lazy(r"^uname -r\s{0,8}(?:;|$)")
 _RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 
 def parse_kernel(text: Text) -> Output:
     """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
-    lines = text.plain_lines
-    for number, line in enumerate(lines, 1):
-        if not any(word in line for word in ("Linux ", "uname", "running", "Kernel: ")):
+    for number, line in enumerate(text.plain_lines, 1):
+        if not any(word in line for word in ("Linux ", "running", "Kernel: ")):
             continue
         full, version = _UNAME.match(line), _PROC_VERSION.match(line) or _TOLD.match(line)
         if full is not None:
@@ -72,11 +71,8 @@ def parse_kernel(text: Text) -> Output:
             yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
         elif version is not None:
             yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
-        elif (
-            (root_command(line) or "").partition(";")[0].strip() == "uname -r"
-            and number < len(lines)
-            and (answer := _RELEASE.match(lines[number])) is not None
-        ):
+    for number, _, below in text.asked("uname -r", _ASKS_RELEASE):
+        if below and (answer := _RELEASE.match(below[0])) is not None:
             yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
 
 

@@ -9,7 +9,6 @@ from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers import nvidia_smi_csv
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
-from cudadoctor.parsers.shell import root_command
 
 _MARK = "NVRM version:"
 # NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed Oct 19 ...
@@ -43,10 +42,8 @@ def _bare(line: str) -> LoadedDriver | None:
 
 def parse_typed(text: Text) -> Output:
     """What `cat /sys/module/nvidia/version` answered in a paste, the last answer first."""
-    lines = text.plain_lines
-    typed = [number for number, line in enumerate(lines[:-1], 1) if "/sys/module" in line and _OF_MODULE.match(root_command(line) or "")]
-    for number in reversed(typed):
-        if (answer := _bare(lines[number])) is not None:
+    for number, _, below in reversed(list(text.asked("/sys/module", _OF_MODULE))):
+        if below and (answer := _bare(below[0])) is not None:
             yield text.fact(LOADED_DRIVER, answer, text.quote(number, number + 1), whole=False)
 
 

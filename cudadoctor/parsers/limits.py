@@ -14,7 +14,6 @@ from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.shell import root_command
 
 # What a limit is called: here, by a shell's flag, by systemd and by the engines; /proc says it in small letters.
 _NAMES = {
@@ -57,21 +56,14 @@ _UNITS = {"kbytes": 1 << 10, "kb": 1 << 10, "k": 1 << 10, "mbytes": 1 << 20, "m"
 
 def parse(text: Text) -> Output:
     """One fact with the finite limits. The last statement about a limit counts."""
+    lines = ((number, _entry(line, typed=text.pasted)) for number, line in enumerate(text.plain_lines, 1) if len(line) <= 400)
+    stated = [(number, *entry) for number, entry in lines if entry is not None]
     found: dict[str, Limit] = {}
-    seen = False
-    lines = text.plain_lines
-    for number, line in enumerate(lines, 1):
-        if len(line) > 400:
-            continue
-        entry = _entry(line, typed=text.pasted)
-        entries = [(*entry, number)] if entry is not None else list(_answers(lines, number)) if text.pasted else []
-        for name, value, shown in entries:
-            seen = True
-            if value is None:
-                found.pop(name, None)
-            else:
-                found[name] = Limit(name=name, value=value, line=shown)
-    if seen and (found or text.whole):
+    for number, name, value in sorted((*stated, *_answers(text)), key=lambda entry: entry[0]):
+        found.pop(name, None)
+        if value is not None:
+            found[name] = Limit(name=name, value=value, line=number)
+    if found or (stated and text.whole):
         none = text.absent(f"{text.source}: no limit on memory, processes or files")
         quotes = [text.quote(entry.line) for entry in found.values()] or [none]
         yield text.fact(LIMITS, tuple(found.values()), *quotes)
@@ -97,20 +89,17 @@ def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
     return None
 
 
-def _answers(lines: list[str], number: int) -> Iterator[tuple[str, int | None, int]]:
-    """The limits that the lines below a typed question give: `ulimit -v`, `cat /sys/fs/cgroup/pids.max`."""
-    typed = root_command(lines[number - 1])
-    flag, files = (_ASKS_FLAG.match(typed), _ASKS_FILES.match(typed)) if typed is not None else (None, None)
-    if flag is not None:
-        names: list[str | None] = [_NAMES[flag["flag"]]]
-    else:
-        names = [_OF_FILES.get(path.rpartition("/")[2]) for path in files["files"].split()] if files is not None else []
-    for index, name in enumerate(names, number):
-        answer = lines[index].strip() if index < len(lines) else ""
-        if not answer.isdecimal() and answer not in ("max", "unlimited"):
-            return
-        if name is not None and len(answer) <= 20:
-            yield name, int(answer) * (1 << 10 if flag is not None and name in _BYTES else 1) if answer.isdecimal() else None, number
+def _answers(text: Text) -> Iterator[tuple[int, str, int | None]]:
+    """What the lines below a typed question say of a limit, with the question's line: `ulimit -v`, `cat /sys/fs/cgroup/pids.max`."""
+    for number, asked, below in (*text.asked("ulimit -", _ASKS_FLAG), *text.asked("cat /sys/", _ASKS_FILES)):
+        told = asked.groupdict()
+        names = [_NAMES[told["flag"]]] if "flag" in told else [_OF_FILES.get(path.rpartition("/")[2]) for path in told["files"].split()]
+        unit = 1 << 10 if "flag" in told and names[0] in _BYTES else 1
+        for name, answer in zip(names, map(str.strip, below), strict=False):
+            if not answer.isdecimal() and answer not in ("max", "unlimited"):
+                break
+            if name is not None and len(answer) <= 20:
+                yield number, name, int(answer) * unit if answer.isdecimal() else None
 
 
 def parse_group(text: Text) -> Output:

@@ -13,7 +13,6 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.shell import is_prompt, root_command
 
 _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
@@ -49,13 +48,9 @@ def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
 
     Where find complains, or its complaints are thrown away, nobody knows.
     """
-    for number, line in enumerate(text.lines, 1):
-        if "/modules" not in line or _LOOKED_FOR.match(root_command(line) or "") is None:
-            continue
-        prompts = (index for index in range(number, len(text.lines)) if is_prompt(text.lines[index]))
-        end = next(prompts, len(text.lines))
-        answered = end < len(text.lines) or any(answer.strip() for answer in text.lines[number:])  # else the paste may end here
-        if answered and not any(".ko" in answer or answer.startswith("find: ") for answer in text.lines[number:end]):
+    for number, _, below in text.asked("/modules", _LOOKED_FOR):
+        answered = number + len(below) < len(text.lines) or any(answer.strip() for answer in below)  # else the paste may end here
+        if answered and not any(".ko" in answer or answer.startswith("find: ") for answer in below):
             yield text.fact(MODULE_FILES, (), text.quote(number), whole=True)
             return
 
@@ -79,12 +74,9 @@ def parse_modinfo(text: Text) -> Output:
 
 def _asked_for(text: Text) -> Iterator[Fact[Any]]:
     """`modinfo -F version nvidia` in a paste, or license: the answer is the value alone."""
-    if not text.pasted or "modinfo -F" not in text.text:
-        return
-    for number, line in enumerate(text.lines[:-1], 1):
-        asked = _ASKED.match(root_command(line) or "") if "modinfo -F" in line else None
-        answer = text.lines[number].strip()
-        if asked is not None and (_NUMBER.match(answer) if asked[1] == "version" else answer in _FLAVOURS):
+    for number, asked, below in text.asked("modinfo -F", _ASKED):
+        answer = below[0].strip() if below else ""
+        if _NUMBER.match(answer) if asked[1] == "version" else answer in _FLAVOURS:
             file = _described({"filename": (f"{asked[2]}.ko", number), asked[1]: (answer, number + 1)})
             yield text.fact(MODULE_FILES, (file,), text.quote(number, number + 1), whole=False)
 

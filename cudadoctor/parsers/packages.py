@@ -7,7 +7,6 @@ Histories say it too, the last line of a package counts: /var/log/apt/history.lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, Package
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.shell import command, is_prompt
 
 _ARCHITECTURES = r"\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)"
 _LISTED = (
@@ -96,8 +94,10 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
-    held = set(_answers(text, _SHOWHOLD))
-    of_dnf = set(_answers(text, _INSTALLED_OF_DNF))
+    held, of_dnf = (
+        {one for number, _, below in text.asked(hint, form) for one in range(number + 1, number + 1 + len(below))}
+        for hint, form in (("showhold", _SHOWHOLD), ("installed", _INSTALLED_OF_DNF))
+    )
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
@@ -130,24 +130,12 @@ def parse(text: Text) -> Output:
 
 def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
     """A filter that names NVIDIA, with another prompt right below it."""
-    for number, line in enumerate(text.lines, 1):
-        below = text.lines[number : number + 1]
-        if "nvidia" in line and _FILTERED.match(command(line) or "") and any(map(is_prompt, below)):
-            yield text.fact(DRIVER_PACKAGES, (), text.quote(number), whole=True)
+    filtered = (number for number, _, below in text.asked("nvidia", _FILTERED) if not below and number < len(text.lines))
+    by_name = (number for number, _, below in text.asked("nvidia", _ASKED_BY_NAME) if below and _NO_MATCH in below[0])
+    for numbers, lines in ((filtered, 0), (by_name, 1)):
+        if (number := next(numbers, None)) is not None:
+            yield text.fact(DRIVER_PACKAGES, (), text.quote(number, number + lines), whole=True)
             return
-        if "dpkg" in line and _ASKED_BY_NAME.match(command(line) or "") and any(_NO_MATCH in answer for answer in below):
-            yield text.fact(DRIVER_PACKAGES, (), text.quote(number, number + 1), whole=True)
-            return
-
-
-def _answers(text: Text, asked: re.Pattern[str]) -> Iterator[int]:
-    """The lines of a paste that such a command answered."""
-    answering = False
-    for number, line in enumerate(text.lines if text.pasted else (), 1):
-        if is_prompt(line):
-            answering = asked.match(command(line) or "") is not None
-        elif answering:
-            yield number
 
 
 def _of_nvidia(name: str) -> bool:
