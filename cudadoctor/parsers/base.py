@@ -152,3 +152,18 @@ class Parser(msgspec.Struct, frozen=True, kw_only=True):
     wakes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     reads_stderr: bool = False  # stderr is appended to stdout before parsing
+
+
+def parser(
+    name: str,
+    parse: Callable[[Text], Output],
+    *keys: Key[Any],
+    reads: tuple[str, ...] = (),
+    wakes: tuple[str, ...] = (),
+    absent: bool = False,
+    reads_stderr: bool = False,
+) -> Parser:
+    """A parser of these facts. `absent`: where the item itself is absent all of them are."""
+    names = tuple(key.name for key in keys)
+    none = names if absent else ()
+    return Parser(name=name, reads=reads, keys=names, parse=parse, wakes=wakes, absent=none, reads_stderr=reads_stderr)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT, KERNEL, Kernel
-from cudadoctor.parsers.base import Output, Parser, Text, first_line
+from cudadoctor.parsers.base import Output, Text, first_line, parser
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
 _DEPLOYMENT = lazy(r"^[ \t>|]{0,40}(?:● (?:Booted image: )?|\* )(?P<tree>\S{1,300}[:/]\S{1,300})$")
@@ -24,9 +23,10 @@ _HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|
 _KEEPS_OUT = lazy(r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[\w-]{1,30},){0,12}nvidia(?:[-_]current)?(?:,|$)")
 
 
-def _tree(form: re.Pattern[str]) -> Callable[[str], str | None]:
-    """Reads the name of the tree from a line of this form; empty where it has none."""
-    return lambda line: found.groupdict().get("tree", "") if (found := form.search(line)) is not None else None
+def _image(form: re.Pattern[str]) -> Callable[[Text], Output]:
+    """The name of the tree on the first line of this form; empty where it has none."""
+    tree = lambda line: found.groupdict().get("tree", "") if (found := form.search(line)) is not None else None  # noqa: E731
+    return first_line(BOOTED_IMAGE, tree, whole=False)
 
 
 def _loader(line: str) -> str | None:
@@ -76,36 +76,24 @@ def parse_kernel(text: Text) -> Output:
             yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
 
 
-_parser = partial(Parser, keys=(BOOTED_IMAGE.name,))
 # The name of an image says most: it is what a system is rebased from.
 PARSERS = (
-    Parser(
-        name="uname",
+    parser(
+        "uname",
+        parse_kernel,
+        KERNEL,
         reads=("uname", "proc-version"),
-        keys=(KERNEL.name,),
-        parse=parse_kernel,
         wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a", "Currently running: ", "Kernel: ", "(running kernel: "),
     ),
-    _parser(
-        name="deployments", parse=first_line(BOOTED_IMAGE, _tree(_DEPLOYMENT), whole=False), wakes=("rpm-ostree status", "bootc status")
-    ),
-    _parser(name="ostree_parameter", parse=first_line(BOOTED_IMAGE, _tree(_PARAMETER), whole=False), wakes=("ostree=/ostree/",)),
-    Parser(
-        name="kernel_parameters",
-        keys=(KEEPING_OUT.name,),
-        parse=first_line(KEEPING_OUT, _keeping_out, whole=False),
+    parser("deployments", _image(_DEPLOYMENT), BOOTED_IMAGE, wakes=("rpm-ostree status", "bootc status")),
+    parser("ostree_parameter", _image(_PARAMETER), BOOTED_IMAGE, wakes=("ostree=/ostree/",)),
+    parser(
+        "kernel_parameters",
+        first_line(KEEPING_OUT, _keeping_out, whole=False),
+        KEEPING_OUT,
         wakes=("modprobe.blacklist=", "module_blacklist=", "driver.blacklist="),
     ),
-    Parser(
-        name="boot_loader",
-        keys=(BOOT_LOADER.name,),
-        parse=first_line(BOOT_LOADER, _loader, whole=False),
-        wakes=("BOOT_IMAGE=", "initrd=\\EFI\\"),
-    ),
-    _parser(name="ostree_booted", reads=("ostree-booted",), parse=parse_mark, absent=(BOOTED_IMAGE.name,)),
-    _parser(
-        name="image_refusal",
-        parse=first_line(BOOTED_IMAGE, _tree(_REFUSED), whole=False),
-        wakes=("bootc system is configured",),
-    ),
+    parser("boot_loader", first_line(BOOT_LOADER, _loader, whole=False), BOOT_LOADER, wakes=("BOOT_IMAGE=", "initrd=\\EFI\\")),
+    parser("ostree_booted", parse_mark, BOOTED_IMAGE, reads=("ostree-booted",), absent=True),
+    parser("image_refusal", _image(_REFUSED), BOOTED_IMAGE, wakes=("bootc system is configured",)),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_STACK, CdiSpec, ContainerEngine, ContainerStack
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _PROGRAM = lazy(
     r"^(?P<name>docker|podman|nerdctl|containerd|nvidia-ctk|nvidia-container-runtime): (?P<path>/\S{1,300})(?: -> (?P<target>/\S{1,300}))?$"
@@ -74,6 +74,4 @@ def _runtimes(settings: Iterable[Setting]) -> dict[str, int]:
     return found
 
 
-PARSER = Parser(
-    name="container_stack", reads=("container-stack",), keys=(CONTAINER_STACK.name,), absent=(CONTAINER_STACK.name,), parse=parse
-)
+PARSER = parser("container_stack", parse, CONTAINER_STACK, reads=("container-stack",), absent=True)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.values import DCGM, DcgmDiag, DcgmError, DcgmFailure
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 HEADS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _MOST = 500  # failures that are kept
@@ -128,4 +128,4 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-PARSER = Parser(name="dcgm", reads=("dcgm-diag",), keys=(DCGM.name,), parse=parse)
+PARSER = parser("dcgm", parse, DCGM, reads=("dcgm-diag",))

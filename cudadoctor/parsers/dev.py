@@ -7,7 +7,7 @@ from functools import partial
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DEVICE_RULES, MAJORS, DeviceNode, DeviceNodes, DeviceRule, DeviceRules
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import root_command
 
@@ -107,15 +107,15 @@ def parse_rules(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(
-        name="dev",
+    parser(
+        "dev",
+        partial(_parse, key=DEVICE_NODES),
+        DEVICE_NODES,
         reads=("dev",),
-        keys=(DEVICE_NODES.name,),
-        parse=partial(_parse, key=DEVICE_NODES),
         wakes=("/dev/nvidia", "/dev/dxg", " nvidiactl", " nvidia0", " nvidia-uvm"),
     ),
     # The nodes once the driver was asked; no paste tells that, so nothing wakes this one.
-    Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=partial(_parse, key=DEVICE_NODES_AFTER)),
-    Parser(name="device_rules", keys=(DEVICE_RULES.name,), parse=parse_rules, wakes=(".devices.allow",)),
-    Parser(name="majors", reads=("devices",), keys=(MAJORS.name,), absent=(MAJORS.name,), parse=parse_majors),
+    parser("dev_after", partial(_parse, key=DEVICE_NODES_AFTER), DEVICE_NODES_AFTER, reads=("dev-after",)),
+    parser("device_rules", parse_rules, DEVICE_RULES, wakes=(".devices.allow",)),
+    parser("majors", parse_majors, MAJORS, reads=("devices",), absent=True),
 )

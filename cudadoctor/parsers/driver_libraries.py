@@ -11,7 +11,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, LIBRARIES, WSL_LIBRARIES, Libraries, LibraryFile
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.listing import Folder, entry_of
 from cudadoctor.parsers.shell import command
 
@@ -120,19 +120,13 @@ def _is_32_bit(path: str, flags: str, native: bool) -> bool:
 
 
 PARSERS = (
-    Parser(
-        name="driver_libraries",
+    parser(
+        "driver_libraries",
+        parse,
+        DRIVER_FILES,
         reads=("driver-libraries",),
-        keys=(DRIVER_FILES.name,),
-        parse=parse,
         wakes=("/libcuda.so", "/libnvidia-ml.so", "-> libcuda.so", "-> libnvidia-ml.so", "libcuda.so  "),
     ),
-    Parser(name="wsl_lib", reads=("wsl-lib",), keys=(WSL_LIBRARIES.name,), parse=parse_wsl, absent=(WSL_LIBRARIES.name,)),
-    Parser(
-        name="ldconfig",
-        reads=("ldconfig",),
-        keys=(LIBRARIES.name,),
-        parse=parse_cache,
-        wakes=("libc6,x86-64", "libc6,AArch64", "libs found in cache"),
-    ),
+    parser("wsl_lib", parse_wsl, WSL_LIBRARIES, reads=("wsl-lib",), absent=True),
+    parser("ldconfig", parse_cache, LIBRARIES, reads=("ldconfig",), wakes=("libc6,x86-64", "libc6,AArch64", "libs found in cache")),
 )

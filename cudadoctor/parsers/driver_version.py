@@ -8,7 +8,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers import nvidia_smi_csv
-from cudadoctor.parsers.base import Output, Parser, Text, first_line
+from cudadoctor.parsers.base import Output, Text, first_line, parser
 
 _MARK = "NVRM version:"
 # NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed Oct 19 ...
@@ -56,21 +56,8 @@ def parse_column(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(
-        name="driver_version",
-        reads=("driver-version",),
-        keys=(LOADED_DRIVER.name,),
-        parse=parse,
-        wakes=(_MARK,),
-        absent=(LOADED_DRIVER.name,),
-    ),
-    Parser(
-        name="sys_driver_version",
-        reads=("sys-driver-version",),
-        keys=(LOADED_DRIVER.name,),
-        parse=first_line(LOADED_DRIVER, _bare),
-        absent=(LOADED_DRIVER.name,),
-    ),
-    Parser(name="sys_driver_version_typed", keys=(LOADED_DRIVER.name,), parse=parse_typed, wakes=("/sys/module/nvidia/version",)),
-    Parser(name="smi_driver_version", keys=(LOADED_DRIVER.name,), parse=parse_column, wakes=(_COLUMN,)),
+    parser("driver_version", parse, LOADED_DRIVER, reads=("driver-version",), absent=True, wakes=(_MARK,)),
+    parser("sys_driver_version", first_line(LOADED_DRIVER, _bare), LOADED_DRIVER, reads=("sys-driver-version",), absent=True),
+    parser("sys_driver_version_typed", parse_typed, LOADED_DRIVER, wakes=("/sys/module/nvidia/version",)),
+    parser("smi_driver_version", parse_column, LOADED_DRIVER, wakes=(_COLUMN,)),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, SPACED_NAMES, Environment, SpacedName
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import is_prompt, root_command
 
 _LINE = lazy(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
@@ -142,21 +142,15 @@ def _typed_spaced(text: Text) -> Iterator[SpacedName]:
 
 
 PARSERS = (
-    Parser(
-        name="environment",
-        reads=("environment",),
-        keys=(ENVIRONMENT.name,),
-        parse=parse,
+    parser(
+        "environment", parse, ENVIRONMENT, reads=("environment",),
         wakes=(
             "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_ROOT", "LD_LIBRARY_PATH", "LD_PRELOAD", "NUMBA_",
             "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "container=",
         ),
     ),
-    Parser(
-        name="spaced_names",
-        reads=("environment",),
-        keys=(SPACED_NAMES.name,),
-        parse=parse_spaced,
+    parser(
+        "spaced_names", parse_spaced, SPACED_NAMES, reads=("environment",),
         wakes=("NUMBA_", "CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "TORCH_", "XLA_", "NCCL_"),
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
-from cudadoctor.parsers.base import QUOTE_LENGTH, Output, Parser, Text
+from cudadoctor.parsers.base import QUOTE_LENGTH, Output, Text, parser
 
 # A line is kept if one of these stands in it.
 _WORDS = (
@@ -239,4 +239,4 @@ def long_over(events: Iterable[tuple[int, str, str | None]], well: dict[str, dat
     return frozenset(number for number, said, drawn in dated if said is not None and drawn - said > OVER)
 
 
-PARSER = Parser(name="kernel_log", reads=("kernel-log",), keys=(KERNEL_LOG.name,), parse=parse, wakes=_WAKES)
+PARSER = parser("kernel_log", parse, KERNEL_LOG, reads=("kernel-log",), wakes=_WAKES)

@@ -13,7 +13,7 @@ from functools import partial
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, parser
 
 # What a limit is called: here, by a shell's flag, by systemd and by the engines; /proc says it in small letters.
 _NAMES = {
@@ -130,7 +130,7 @@ _WAKES = (
     "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "--pids-limit", "/sys/fs/cgroup/",
 )  # fmt: skip
 PARSERS = (
-    Parser(name="limits", reads=("limits",), keys=(LIMITS.name,), parse=parse, wakes=_WAKES),
+    parser("limits", parse, LIMITS, reads=("limits",), wakes=_WAKES),
     Parser(
         name="control_group",
         reads=("control-group",),
@@ -138,5 +138,5 @@ PARSERS = (
         parse=parse_group,
         absent=(CGROUP_LIMITS.name,),
     ),
-    Parser(name="control_group_after", reads=("control-group-after",), keys=(KILLED_FOR_MEMORY_AFTER.name,), parse=_kills_after),
+    parser("control_group_after", _kills_after, KILLED_FOR_MEMORY_AFTER, reads=("control-group-after",)),
 )

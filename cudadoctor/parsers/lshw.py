@@ -13,7 +13,7 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _NODE = lazy(r"[ \t>|]{0,80}\*-([a-z0-9]{1,40})(?::\d{1,4})?((?: [A-Z]{1,20})*)\s*$")
 # In the order in which lshw prints them: a key that comes again or too early belongs to a node whose header is missing.
@@ -112,4 +112,4 @@ def _quotes(text: Text, node: _Node) -> list[Quote]:
     return [first, text.quote(configuration)] if configuration else [first]
 
 
-PARSER = Parser(name="lshw", reads=("lshw",), keys=(PCI.name,), parse=parse, wakes=("*-display", "bus info: pci@"))
+PARSER = parser("lshw", parse, PCI, reads=("lshw",), wakes=("*-display", "bus info: pci@"))

@@ -12,7 +12,7 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import is_prompt, root_command
 
 # No pipe, no choice of devices.
@@ -161,10 +161,10 @@ def _described(address: str, class_code: str | None, rest: str, number: int) -> 
     )  # fmt: skip
 
 
-PARSER = Parser(
-    name="lspci",
+PARSER = parser(
+    "lspci",
+    parse,
+    PCI,
     reads=("lspci", "lspci-nvidia"),
-    keys=(PCI.name,),
-    parse=parse,
     wakes=("VGA compatible controller", "3D controller", "Display controller", "0302: 10de:", "0300: 10de:"),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRAINED_NODE, OFFERED_GPUS, WSL_DISTRIBUTIONS, OfferedGpus, WslDistribution
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 # The head of the list is in the language of Windows; the last column is 1 or 2 everywhere.
 _DISTRIBUTION = lazy(r"^(?P<default>\*| ) (?P<name>[A-Za-z][\w.-]{1,60})\s{2,60}(?P<state>\S{2,30})\s{2,60}(?P<version>[12])$")
@@ -58,12 +58,7 @@ def parse_offered(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(
-        name="wsl_list",
-        keys=(WSL_DISTRIBUTIONS.name,),
-        parse=parse_distributions,
-        wakes=("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list"),
-    ),
-    Parser(name="slurm_node", keys=(DRAINED_NODE.name,), parse=parse_node, wakes=("scontrol show node", "NodeName=")),
-    Parser(name="offered_gpus", keys=(OFFERED_GPUS.name,), parse=parse_offered, wakes=("nvidia.com/mig-",)),
+    parser("wsl_list", parse_distributions, WSL_DISTRIBUTIONS, wakes=("wsl -l", "wsl --list", "wsl.exe -l", "wsl.exe --list")),
+    parser("slurm_node", parse_node, DRAINED_NODE, wakes=("scontrol show node", "NodeName=")),
+    parser("offered_gpus", parse_offered, OFFERED_GPUS, wakes=("nvidia.com/mig-",)),
 )

@@ -12,7 +12,7 @@ from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
@@ -110,19 +110,13 @@ def _described(block: dict[str, tuple[str, int]]) -> ModuleFile:
 
 
 PARSERS = (
-    Parser(
-        name="module_files",
+    parser(
+        "module_files",
+        parse,
+        MODULE_FILES,
         reads=("module-files",),
-        keys=(MODULE_FILES.name,),
-        parse=parse,
+        absent=True,
         wakes=("/nvidia.ko", "/nvidia-current.ko", "find /lib/modules", "find /usr/lib/modules"),
-        absent=(MODULE_FILES.name,),
     ),
-    Parser(
-        name="modinfo",
-        reads=("modinfo",),
-        keys=(MODULE_FILES.name,),
-        parse=parse_modinfo,
-        wakes=("filename:       /", "vermagic:", "modinfo -F"),
-    ),
+    parser("modinfo", parse_modinfo, MODULE_FILES, reads=("modinfo",), wakes=("filename:       /", "vermagic:", "modinfo -F")),
 )

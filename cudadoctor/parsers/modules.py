@@ -10,7 +10,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, MODULES, SECURE_BOOT, DkmsEntry, KernelModule, KernelModules
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _PROC = lazy(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
 _HEADER = lazy(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
@@ -130,22 +130,17 @@ def parse_secure_boot(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(name="modules", reads=("modules", "lsmod"), keys=(MODULES.name,), parse=parse, wakes=_WAKES),
-    Parser(name="sys_modules", reads=("sys-modules",), keys=(MODULES.name,), parse=parse_names),
-    Parser(
-        name="dkms",
-        reads=("dkms",),
-        keys=(DKMS.name,),
-        parse=parse_dkms,
-        wakes=(": installed", ": added", "_64: built", "aarch64: built", ": broken"),
-        absent=(DKMS.name,),
+    parser("modules", parse, MODULES, reads=("modules", "lsmod"), wakes=_WAKES),
+    parser("sys_modules", parse_names, MODULES, reads=("sys-modules",)),
+    parser(
+        "dkms", parse_dkms, DKMS, reads=("dkms",), absent=True, wakes=(": installed", ": added", "_64: built", "aarch64: built", ": broken")
     ),
-    Parser(
-        name="mokutil",
+    parser(
+        "mokutil",
+        parse_secure_boot,
+        SECURE_BOOT,
         reads=("mokutil",),
-        keys=(SECURE_BOOT.name,),
-        parse=parse_secure_boot,
-        wakes=("SecureBoot enabled", "SecureBoot disabled", "Secure Boot: enabled", "Secure Boot: disabled", *_NO_EFI),
         reads_stderr=True,
+        wakes=("SecureBoot enabled", "SecureBoot disabled", "Secure Boot: enabled", "Secure Boot: disabled", *_NO_EFI),
     ),
 )

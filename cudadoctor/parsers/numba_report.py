@@ -11,7 +11,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NUMBA_REPORT, NumbaReport
 from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 # What a line of the report states, by the field that it is kept in.
 _LINES: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
@@ -69,9 +69,9 @@ def _failed(below: list[str]) -> bool:
     return False
 
 
-PARSER = Parser(
-    name="numba_report",
-    keys=(NUMBA_REPORT.name,),
-    parse=parse,
+PARSER = parser(
+    "numba_report",
+    parse,
+    NUMBA_REPORT,
     wakes=("CUDA Driver Version", "CUDA Runtime Version", "Numba Version", "CUDA Device Initiali", "Finding nvvm"),
 )

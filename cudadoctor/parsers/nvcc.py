@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVCC, Nvcc
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import not_found
 
 _RELEASE = lazy(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
@@ -41,14 +41,10 @@ def parse(text: Text) -> Output:
             yield text.fact(NVCC, Nvcc(version=ToolkitVersion(built["folder"] or built["cmake"])), text.quote(number), whole=False)
 
 
-PARSER = Parser(
-    name="nvcc",
-    reads=("nvcc",),
-    keys=(NVCC.name,),
-    parse=parse,
+PARSER = parser(
+    "nvcc", parse, NVCC, reads=("nvcc",), absent=True,
     wakes=(
         "Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc", "/bin/nvcc", "bin\\nvcc", "CUDA compiler identification",
         "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令", '"nvcc"', "“nvcc”", "„nvcc”", "(nvcc:String)",
     ),
-    absent=(NVCC.name,),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from cudadoctor.model.values.driver import UNFIT
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 from cudadoctor.parsers import nvidia_smi_query as query
 from cudadoctor.parsers import nvidia_smi_table as table
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import exit_code, is_prompt, not_found
 
 _STATEMENTS = (
@@ -258,15 +258,10 @@ class _Reader:
             run.lost.append(SmiGpu(index=int(index) if index else None, address=address, errors=(said,), line=number))
 
 
-PARSER = Parser(
-    name="nvidia_smi",
-    reads=("nvidia-smi", "nvidia-smi-query"),
-    keys=(SMI.name,),
-    parse=parse,
+PARSER = parser(
+    "nvidia_smi", parse, SMI, reads=("nvidia-smi", "nvidia-smi-query"), absent=True, reads_stderr=True,
     wakes=(
         "NVIDIA-SMI", "nvidia-smi", "Failed to initialize NVML", "No devices were found", "Unable to determine the device handle",
         "nvidia_smi_log", "NVSMI LOG", "(UUID: GPU-", "ERR! |", "running processes found",
     ),
-    absent=(SMI.name,),
-    reads_stderr=True,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_CSV, SmiCsv
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import is_prompt
 
 # A heading is made of these names alone. Others are taken too, where one of these stands beside them.
@@ -78,10 +78,8 @@ def _closed(lines: list[str], end: int) -> bool:
     return end < len(lines) and (is_prompt(lines[end]) or bool(_fields(lines[end].strip())))
 
 
-PARSER = Parser(
-    name="nvidia_smi_csv",
-    keys=(SMI_CSV.name,),
-    parse=parse,
+PARSER = parser(
+    "nvidia_smi_csv", parse, SMI_CSV,
     wakes=(
         "pcie.link.", "remapped_rows.", "retired_pages.", "clocks_throttle_reasons.", "clocks_event_reasons.", "ecc.errors.",
         "memory.used", "memory.total", "memory.free", "used_gpu_memory", "process_name", "compute_mode", "compute_cap", "display_active",

@@ -15,7 +15,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_DETAILS, GpuDetails, GpuProcess, Smi, SmiGpu
 from cudadoctor.model.version import CudaVersion, ModuleVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.nvidia_smi_table import address_of, bytes_of
 
 BANNER = lazy(r"={8,20}NVSMI LOG={8,20}")
@@ -413,11 +413,8 @@ def parse(text: Text) -> Output:
         yield text.fact(SMI_DETAILS, found, *(text.quote(place) for place in shown[:24]), whole=False)
 
 
-PARSER = Parser(
-    name="nvidia_smi_details",
-    reads=("nvidia-smi-query", "nvidia-smi-nvlink"),
-    keys=(SMI_DETAILS.name,),
-    parse=parse,
+PARSER = parser(
+    "nvidia_smi_details", parse, SMI_DETAILS, reads=("nvidia-smi-query", "nvidia-smi-nvlink"),
     wakes=(
         "Remapped Rows", "Retired Pages", "Clocks Throttle Reasons", "Clocks Event Reasons", "PCIe Generation", "GPU Recovery Action",
         "<inactive>", "Fabric\n", "ECC Errors", "remapped_rows", "gpu_recovery_action", "nvidia_smi_log", "Virtualization",

@@ -12,7 +12,7 @@ from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, GpuDetails, GpuHealth, Nvml, NvmlGpu, Smi, SmiGpu
 from cudadoctor.parsers import nvidia_smi, nvidia_smi_query
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.worker_nvml import quote_gpu
 
 PROVIDER = "nvidia-smi"
@@ -114,4 +114,4 @@ def _word(value: str | None) -> str | None:
     return value.lower().replace("_", "-").replace(" ", "-") if value is not None else None
 
 
-PARSER = Parser(name="nvml_of_smi", reads=("nvidia-smi-query",), keys=(NVML.name,), parse=parse)
+PARSER = parser("nvml_of_smi", parse, NVML, reads=("nvidia-smi-query",))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, parser
 from cudadoctor.parsers.system_names import Names, names_of
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def _codename(values: dict[str, str], named: OperatingSystem) -> str | None:
 
 def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
     return (
-        Parser(
-            name="os_release",
+        parser(
+            "os_release",
+            partial(_parse, names=names_of(knowledge)),
+            OPERATING_SYSTEM,
             reads=("os-release",),
-            keys=(OPERATING_SYSTEM.name,),
-            parse=partial(_parse, names=names_of(knowledge)),
             wakes=("os-release", "VERSION_ID=", "NAME=", "_CODENAME=", "Distributor ID:", "DISTRIB_ID="),
         ),
     )

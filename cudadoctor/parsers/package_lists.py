@@ -10,7 +10,7 @@ import re
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LISTED_PACKAGES, ListedPackage, ListedPackages
 from cudadoctor.model.version import PackageVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import command
 
 _QUOTES = 40
@@ -77,10 +77,8 @@ def _is_place(rest: str) -> bool:
     return len(words) <= 2 and re.search(r"pypi|conda|defaults|anaconda|nvidia$|pytorch$|[/\\]", words[-1]) is not None
 
 
-PARSER = Parser(
-    name="package_lists",
-    keys=(LISTED_PACKAGES.name,),
-    parse=parse,
+PARSER = parser(
+    "package_lists", parse, LISTED_PACKAGES,
     wakes=(
         "torch ", "torch=", "torch:", "pytorch", "nvidia-", "cuda-t", "cuda-b", "cuda-v", "cudatoolkit", "cudnn ", "cupy-c", "cupy==",
         "cupy  ", "numba ", "numba=", "numba-", "llvmlite", "pynvml", "tensorflow", "jaxlib", "onnxruntime", "xformers", "flash-",

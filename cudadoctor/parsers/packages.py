@@ -13,7 +13,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, Package
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _ARCHITECTURES = r"\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)"
 _LISTED = (
@@ -183,4 +183,4 @@ def _only_unmatched(text: Text) -> bool:
     return bool(complaints) and all(_NO_MATCH in line for line in complaints)
 
 
-PARSER = Parser(name="packages", reads=("packages",), keys=(DRIVER_PACKAGES.name,), parse=parse, wakes=_WAKES)
+PARSER = parser("packages", parse, DRIVER_PACKAGES, reads=("packages",), wakes=_WAKES)

@@ -9,7 +9,7 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PCI_NAMES, PciFunction
 from cudadoctor.parsers._pci import bus_fact
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _LINE = lazy(
     r"[ \t>|]{0,20}/sys/bus/pci/devices/(?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
@@ -66,6 +66,6 @@ def parse_names(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",)),
-    Parser(name="pci_names", reads=("pci-names",), keys=(PCI_NAMES.name,), parse=parse_names),
+    parser("pci_sysfs", parse, PCI, reads=("pci",), wakes=("/sys/bus/pci/devices/",)),
+    parser("pci_names", parse_names, PCI_NAMES, reads=("pci-names",)),
 )

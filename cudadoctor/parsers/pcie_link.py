@@ -8,7 +8,7 @@ from typing import Any
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _HEADER = lazy(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
 _GPU_WORDS = lazy(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
@@ -89,6 +89,6 @@ def copies(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(name="pcie_link", keys=(PCI_LINKS.name,), parse=links, wakes=("LnkSta:", "LnkCap:")),
-    Parser(name="copy_rates", keys=(COPY_RATES.name,), parse=copies, wakes=("PINNED Memory Transfers",)),
+    parser("pcie_link", links, PCI_LINKS, wakes=("LnkSta:", "LnkCap:")),
+    parser("copy_rates", copies, COPY_RATES, wakes=("PINNED Memory Transfers",)),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, Process, Processes
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import root_command
 
 State = Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"]
@@ -93,9 +93,4 @@ def _join(found: dict[int, Process], process: Process) -> None:
     )
 
 
-PARSER = Parser(
-    name="process_table",
-    keys=(PROCESSES.name,),
-    parse=parse,
-    wakes=("PID ", "ps -ef", "ps aux", "ps -aux", "ps -Af", "F...", "/dev/nvidia"),
-)
+PARSER = parser("process_table", parse, PROCESSES, wakes=("PID ", "ps -ef", "ps aux", "ps -aux", "ps -Af", "F...", "/dev/nvidia"))

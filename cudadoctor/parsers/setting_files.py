@@ -11,7 +11,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SET_IN, SetIn
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import command, is_prompt, root_command
 
 _LINE = lazy(r"^(?P<path>/.{1,1000}):(?P<number>\d{1,7}): (?P<name>[A-Za-z_]\w{0,100})(?P<more> \.\.\.)?$")
@@ -85,11 +85,9 @@ def _set(number: int, path: str, line: int, words: str) -> Iterator[tuple[int, S
 
 
 PARSERS = (
-    Parser(name="setting_files", reads=("setting-files",), keys=(SET_IN.name,), parse=parse_settings),
-    Parser(
-        name="shown_files",
-        keys=(SET_IN.name,),
-        parse=parse_shown,
+    parser("setting_files", parse_settings, SET_IN, reads=("setting-files",)),
+    parser(
+        "shown_files", parse_shown, SET_IN,
         wakes=(
             "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
             "grep -", ":export ", ":CUDA", ":NUMBA",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CAPABILITIES, KERNEL_INTERFACE, USER, Refusal, User
-from cudadoctor.parsers.base import Output, Parser, Text, first_line
+from cudadoctor.parsers.base import Output, Text, first_line, parser
 
 _IDENTITY = lazy(
     r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
@@ -53,14 +53,8 @@ def parse_refused(text: Text) -> Output:
 
 
 PARSERS = (
-    Parser(name="user", reads=("user",), keys=(USER.name,), parse=parse_user, wakes=("groups=",)),
-    Parser(name="prompts", keys=(USER.name,), parse=parse_prompts, wakes=("root@",)),
-    Parser(
-        name="capabilities",
-        reads=("capabilities",),
-        keys=(CAPABILITIES.name,),
-        parse=first_line(CAPABILITIES, _capabilities),
-        wakes=("CapEff:",),
-    ),
-    Parser(name="kernel_interface", reads=("kernel-interface",), keys=(KERNEL_INTERFACE.name,), parse=parse_refused),
+    parser("user", parse_user, USER, reads=("user",), wakes=("groups=",)),
+    parser("prompts", parse_prompts, USER, wakes=("root@",)),
+    parser("capabilities", first_line(CAPABILITIES, _capabilities), CAPABILITIES, reads=("capabilities",), wakes=("CapEff:",)),
+    parser("kernel_interface", parse_refused, KERNEL_INTERFACE, reads=("kernel-interface",)),
 )

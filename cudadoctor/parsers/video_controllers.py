@@ -16,7 +16,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, LOADED_DRIVER, PCI, DisplayAdapter, LoadedDriver, PciFunction
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers._pci import NVIDIA, bus_fact
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import said
 
 NVIDIA_SERVICE = "nvlddmkm"  # the kernel driver of every NVIDIA display driver since Vista
@@ -232,11 +232,12 @@ def _function(adapter: DisplayAdapter, class_code: str | None) -> PciFunction:
 
 
 PARSERS = (
-    Parser(
-        name="video_controllers",
+    parser(
+        "video_controllers",
+        parse_controllers,
+        DISPLAY_ADAPTERS,
+        LOADED_DRIVER,
         reads=("video-controllers",),
-        keys=(DISPLAY_ADAPTERS.name, LOADED_DRIVER.name),
-        parse=parse_controllers,
         wakes=(
             "Win32_VideoController",
             "win32_videocontroller",
@@ -246,5 +247,5 @@ PARSERS = (
             "PCI\\VEN_",
         ),
     ),
-    Parser(name="pnp_devices", reads=("pnp-devices",), keys=(PCI.name, DISPLAY_ADAPTERS.name), parse=parse_devices),
+    parser("pnp_devices", parse_devices, PCI, DISPLAY_ADAPTERS, reads=("pnp-devices",)),
 )

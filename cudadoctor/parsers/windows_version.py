@@ -27,7 +27,7 @@ from cudadoctor.model.values import (
     Kernel,
     OperatingSystem,
 )
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 
 _VERSION = lazy(r"^\s{0,8}Microsoft Windows \[\w{1,12} (?P<version>\d{1,2}\.\d{1,2}\.(?P<build>\d{4,6})(?:\.\d{1,6})?)\]")
 _FIELD = lazy(r"^\s{0,8}(?P<name>Edition|Machine): (?P<value>\S.{0,60})$")
@@ -59,9 +59,4 @@ def _release(build: int, *, server: bool) -> str | None:
     return next((name for first, name in (_SERVERS if server else _CLIENTS) if build >= first), None)
 
 
-PARSER = Parser(
-    name="windows_version",
-    reads=("windows-version",),
-    keys=(KERNEL.name, OPERATING_SYSTEM.name, WSL.name, *(key.name for key in NOT_THERE)),
-    parse=parse,
-)
+PARSER = parser("windows_version", parse, KERNEL, OPERATING_SYSTEM, WSL, *NOT_THERE, reads=("windows-version",))

@@ -11,7 +11,7 @@ from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.frameworks import NAMES, run_words
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_RUNS, FrameworkRun, FrameworkRuns
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import Record, build, ending, records, said, stderr_tail
 from cudadoctor.parsers.worker_ladder import HANGING, OUTPUT_TAIL
 
@@ -86,4 +86,4 @@ def joined(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
     return [whole, *(fact for fact in facts if fact.key != FRAMEWORK_RUNS.name)]
 
 
-PARSER = Parser(name="worker_frameworks", reads=ITEMS, keys=(FRAMEWORK_RUNS.name,), parse=parse)
+PARSER = parser("worker_frameworks", parse, FRAMEWORK_RUNS, reads=ITEMS)

@@ -12,7 +12,7 @@ import msgspec
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import GPU_WORK, LADDER, Ladder, Measurement, SmokeStep
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import Record, ending, every, nothing_read, records, said
 from cudadoctor.parsers.worker_ladder import last_of, lists_of, rungs_of, spoken_line, unfinished
 
@@ -101,4 +101,4 @@ def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:
     return [msgspec.structs.replace(first, value=whole, quotes=quotes), *(fact for fact in facts if fact is not first)]
 
 
-PARSER = Parser(name="worker_gpu", reads=ITEMS, keys=(GPU_WORK.name,), parse=parse)
+PARSER = parser("worker_gpu", parse, GPU_WORK, reads=ITEMS)

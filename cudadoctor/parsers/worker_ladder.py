@@ -31,7 +31,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.values.ladder import REPLACING, left_out
 from cudadoctor.parsers import limits
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import Record, build, ending, every, nothing_read, records, said, stderr_of_crash
 
 OUTPUT_TAIL = 4000  # characters of stderr kept as a crashed rung's output
@@ -244,4 +244,4 @@ def merge(ladder: Ladder, own: Ladder) -> Ladder:
     return msgspec.structs.replace(ladder, rungs=others + climbed, numba=state, smoke=own.smoke or ladder.smoke)
 
 
-PARSER = Parser(name="worker_ladder", reads=("ladder", "ladder-own"), keys=(LADDER.name,), parse=parse)
+PARSER = parser("worker_ladder", parse, LADDER, reads=("ladder", "ladder-own"))

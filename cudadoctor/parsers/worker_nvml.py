@@ -8,7 +8,7 @@ import msgspec
 
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import NVML, GpuProcess, Nvml, NvmlGpu
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import build, mib, nothing_read, records, said
 
 SOURCE = "NVML"
@@ -103,4 +103,4 @@ def parse(text: Text) -> Output:
     yield text.fact(NVML, value, *quotes, whole=whole)
 
 
-PARSER = Parser(name="worker_nvml", reads=("nvml",), keys=(NVML.name,), parse=parse)
+PARSER = parser("worker_nvml", parse, NVML, reads=("nvml",))

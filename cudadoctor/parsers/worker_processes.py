@@ -6,7 +6,7 @@ import msgspec
 
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import PROCESSES, Process, Processes
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import build, nothing_read, records, said
 
 SOURCE = "process table"
@@ -51,4 +51,4 @@ def parse(text: Text) -> Output:
     )
 
 
-PARSER = Parser(name="worker_processes", reads=("processes",), keys=(PROCESSES.name,), parse=parse)
+PARSER = parser("worker_processes", parse, PROCESSES, reads=("processes",))

@@ -25,7 +25,7 @@ from cudadoctor.model.values import (
     Value,
 )
 from cudadoctor.parsers import framework_builds
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.json_lines import Record, build, nothing_read, records, said
 
 TOOLKIT_SOURCE = "toolkit search"
@@ -170,4 +170,4 @@ def _toolkit_words(toolkit: Toolkit) -> str:
     return f"{toolkit.rule or 'toolkit'}: {toolkit.path}, version {toolkit.version or 'unknown'}, holds {holds}"
 
 
-PARSER = Parser(name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name, FRAMEWORK_BUILDS.name), parse=parse)
+PARSER = parser("worker_python_env", parse, PYTHON, TOOLKITS, FRAMEWORK_BUILDS, reads=("python-env",))
