@@ -7,7 +7,7 @@ import pytest
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import DeviceNodes, Environment
-from cudadoctor.parsers import dev, driver_libraries, environment, nvcc, surroundings, uname
+from cudadoctor.parsers import booted, dev, driver_libraries, environment, nvcc, surroundings
 from cudadoctor.parsers.base import Parser, Text
 
 
@@ -109,9 +109,9 @@ def test_an_empty_grep_of_the_loader_cache_says_nothing() -> None:
 
 
 def test_kernel_release_by_its_answer() -> None:
-    (fact,) = facts(uname.PARSER, "root@box:~# uname -r\n5.15.0-91-generic\n")
+    (fact,) = facts(booted.PARSERS[0], "root@box:~# uname -r\n5.15.0-91-generic\n")
     assert fact.value.release == "5.15.0-91-generic"  # type: ignore[attr-defined]
-    assert facts(uname.PARSER, "apt install linux-headers-$(uname -r)\n5.15.0-91-generic\n") == []
+    assert facts(booted.PARSERS[0], "apt install linux-headers-$(uname -r)\n5.15.0-91-generic\n") == []
 
 
 def test_a_missing_compiler_and_a_found_one() -> None:

@@ -6,8 +6,9 @@ An image's packages are layered or the image is exchanged; dnf, akmods and dracu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT, KERNEL, Kernel
 from cudadoctor.parsers.base import Output, Text, first_line, parser
@@ -60,7 +61,12 @@ _RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 
 def parse_kernel(text: Text) -> Output:
-    """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
+    """One fact for every kernel named, in the text's order."""
+    yield from sorted(_kernels(text), key=lambda fact: fact.quotes[0].first or 0)
+
+
+def _kernels(text: Text) -> Iterator[Fact[Kernel]]:
+    """A source that leaves the machine out counts after one that tells it (`whole`)."""
     for number, line in enumerate(text.plain_lines, 1):
         if not any(word in line for word in ("Linux ", "running", "Kernel: ")):
             continue
