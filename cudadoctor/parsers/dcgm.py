@@ -72,19 +72,12 @@ class _Places:
 
 def _diag(run: dict[str, Any], places: _Places) -> DcgmDiag:
     body = next(run[head] for head in HEADS if isinstance(run.get(head), dict))
-    failures: list[DcgmFailure] = []
-    names: dict[str, dict[str, None]] = {"pass": {}, "skip": {}}
-    for name, result in _results(body):
-        status = str(result.get("status", "")).lower()
-        if status == "fail" and len(failures) < _MOST:
-            failures.append(_failure(name, result, places))
-        for kind, seen in names.items():
-            if status.startswith(kind):
-                seen[name] = None
+    results = [(name, result, str(result.get("status", "")).lower()) for name, result in _results(body)]
+    failed = [(name, result) for name, result, status in results if status == "fail"]
     return DcgmDiag(
-        failures=tuple(failures),
-        passed=tuple(names["pass"]),
-        skipped=tuple(names["skip"]),
+        failures=tuple(_failure(name, result, places) for name, result in failed[:_MOST]),
+        passed=tuple(dict.fromkeys(name for name, _, status in results if status.startswith("pass"))),
+        skipped=tuple(dict.fromkeys(name for name, _, status in results if status.startswith("skip"))),
         runtime_error=_text(run.get("runtime_error")) or _text(body.get("runtime_error")),
     )
 

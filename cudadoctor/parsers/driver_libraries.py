@@ -88,22 +88,16 @@ def parse_cache(text: Text) -> Output:
     count: int | None = None
     lines = text.plain_lines
     for number, line in enumerate(lines, 1):
-        if " =>" not in line:
-            if count is None and "libs found in" in line and _COUNT.search(line):
-                count = number
-            continue
-        entry = _ENTRY.match(line)
+        entry = _ENTRY.match(line) if " =>" in line else None
+        if count is None and "libs found in" in line and _COUNT.search(line):
+            count = number
         if entry is None:
             continue
         native = native or "," in entry["flags"]
-        if not entry["name"].startswith(_NAMES):
-            continue
-        path, last = entry["path"], number
-        if path is None and number < len(lines):  # a terminal of 80 columns broke the line here
-            below = _PATH.match(lines[number])
-            path = below["path"] if below else None
-        if path is not None:
-            found.append((LibraryFile(name=entry["name"], path=path, line=last), entry["flags"]))
+        below = _PATH.match(lines[number]) if entry["path"] is None and number < len(lines) else None  # broken at 80 columns
+        path = entry["path"] or (below["path"] if below is not None else None)
+        if path is not None and entry["name"].startswith(_NAMES):
+            found.append((LibraryFile(name=entry["name"], path=path, line=number), entry["flags"]))
     files = tuple(file for file, flags in found if not _is_32_bit(file.path, flags, native))
     quotes = [text.quote(file.line) for file in files]
     if count is not None:

@@ -9,8 +9,7 @@ from cudadoctor.model.values import ENVIRONMENT, SPACED_NAMES, Environment, Spac
 from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import is_prompt, root_command
 
-_LINE = lazy(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
-_DECLARED = lazy(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
+_LINE = lazy(r"^(?P<declared>declare -[a-zA-Z-]{1,6} )?(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
 # Of a pasted text, which is full of assignments of all kinds, only the variables that bear on a GPU program are taken.
 _WANTED = lazy(
     r"^(?:CUDA_\w+|CUDA(?:HOSTCXX|_?BIN)|NVIDIA_\w+|NUMBA_\w+|NUMBAPRO_\w+|NVCC\w*|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|PATH|PYTHONPATH|PYTHONHOME"
@@ -43,15 +42,10 @@ def parse(text: Text) -> Output:
 
 def _from_env(text: Text) -> list[tuple[int, str, str]]:
     """Every `NAME=value` line, and `declare -x NAME="value"`."""
-    found = []
     # Only line ends may be touched here: a blank at the end of a value is part of it.
-    for number, line in enumerate(text.text.split("\n"), 1):
-        line = line.removesuffix("\r")
-        declared = _DECLARED.match(line)
-        plain = declared or _LINE.match(line)
-        if plain is not None:
-            found.append((number, plain["name"], _unquoted(plain["value"]) if declared else plain["value"]))
-    return found
+    lines = ((number, _LINE.match(line.removesuffix("\r"))) for number, line in enumerate(text.text.split("\n"), 1))
+    found = ((number, line) for number, line in lines if line is not None)
+    return [(number, line["name"], _unquoted(line["value"]) if line["declared"] else line["value"]) for number, line in found]
 
 
 def _from_paste(text: Text) -> list[tuple[int, str, str]]:
@@ -62,8 +56,7 @@ def _from_paste(text: Text) -> list[tuple[int, str, str]]:
             continue
         python = _PYTHON.match(line)
         if python is not None:
-            if _WANTED.match(python["name"]):
-                found.append((number, python["name"], python["value"]))
+            found += [(number, python["name"], python["value"])] if _WANTED.match(python["name"]) else ()
             continue
         typed = root_command(line)
         said = (typed if typed is not None else line).strip()

@@ -18,13 +18,12 @@ _LISTS_NODE = lazy(r"[Aa]llocatable|[Cc]apacity")
 
 
 def parse_distributions(text: Text) -> Output:
-    rows = [(number, found) for number, found in text.rows(_DISTRIBUTION)]
-    if rows:
-        found = tuple(
-            WslDistribution(name=row["name"], version=int(row["version"]), default=row["default"] == "*", line=number)
-            for number, row in rows
-        )
-        yield text.fact(WSL_DISTRIBUTIONS, found, *(text.quote(number) for number, _ in rows), whole=False)
+    found = tuple(
+        WslDistribution(name=row["name"], version=int(row["version"]), default=row["default"] == "*", line=number)
+        for number, row in text.rows(_DISTRIBUTION)
+    )
+    if found:
+        yield text.fact(WSL_DISTRIBUTIONS, found, *(text.quote(entry.line) for entry in found), whole=False)
 
 
 def parse_node(text: Text) -> Output:

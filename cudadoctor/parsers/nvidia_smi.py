@@ -24,12 +24,15 @@ _STATEMENTS = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
     "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system",
     "Mismatch in versions between nvidia-smi and NVML",
+    "Failed to initialize NVML: Driver/library version mismatch",
+    "Failed to initialize NVML: Unknown Error",
+    "Failed to initialize NVML: GPU access blocked by the operating system",
+    "Failed to initialize NVML: Insufficient Permissions",
+    "Failed to initialize NVML: Driver Not Loaded",
+    "Failed to initialize NVML: No supported GPUs were found",
+    "Failed to initialize NVML: GPU is lost",
+    "Failed to initialize NVML: RM has detected an NVML/RM version mismatch",
 )
-_REASONS = (
-    "Driver/library version mismatch", "Unknown Error", "GPU access blocked by the operating system", "Insufficient Permissions",
-    "Driver Not Loaded", "No supported GPUs were found", "GPU is lost", "RM has detected an NVML/RM version mismatch",
-)  # fmt: skip
-_INIT = "Failed to initialize NVML: "
 _ANCHORED = lazy(
     r"^(?P<said>No devices were found(?:\. Please make sure /dev/nvidia\* files are readable by current user)?|No devices found\.?$"
     r"|Unable to determine the device handle for (?:GPU|gpu).{0,160}"
@@ -146,12 +149,9 @@ def message(line: str) -> str | None:
     if len(line) > 2000:
         return None
     plain = line.replace("’", "'") if "’" in line else line
-    for statement in _STATEMENTS:
-        if statement in plain:
-            return statement
-    for reason in _REASONS:
-        if _INIT + reason in plain:
-            return _INIT + reason
+    stated = next((statement for statement in _STATEMENTS if statement in plain), None)
+    if stated is not None:
+        return stated
     found = _ANCHORED.match(plain.strip(_LEAD))
     return found["said"].rstrip(_LEAD) if found else None
 
@@ -173,27 +173,18 @@ class _Reader:
         self.open = False  # a further message would belong to the last run
 
     def take(self, number: int, line: str) -> None:
-        if not line:
-            return
-        versions = table.versions(line)
-        if versions is not None:
+        if (versions := table.versions(line)) is not None:
             self._header(number, versions)
-            return
-        row = table.cells(line) if "|" in line else None
-        if row is not None:
+        elif "|" in line and (row := table.cells(line)) is not None:
             self._table_line(number, row)
-            return
-        if "+--" in line and line.lstrip(_LEAD).startswith("+--"):
+        elif "+--" in line and line.lstrip(_LEAD).startswith("+--"):
             self.row = None
-            return
-        said = message(line) if any(word in line for word in _OF_MESSAGES) else None
-        if said is not None:
+        elif any(word in line for word in _OF_MESSAGES) and (said := message(line)) is not None:
             self._message(number, said)
-            return
-        library = _NVML_LIBRARY.match(line.strip(_LEAD)) if "NVML library" in line else None
-        if library is not None and self.runs and number - self.runs[-1].last <= _NEAR:
-            self.runs[-1].library = LibraryVersion(library[1])
-            self._add(self.runs[-1], number, number)
+        elif "NVML library" in line and (library := _NVML_LIBRARY.match(line.strip(_LEAD))) is not None:
+            if self.runs and number - self.runs[-1].last <= _NEAR:
+                self.runs[-1].library = LibraryVersion(library[1])
+                self._show(number)
         elif self.open and is_prompt(line):
             self.open = False
 
@@ -203,9 +194,10 @@ class _Reader:
         self.row, self.processes, self.open = None, False, False
         return run
 
-    def _add(self, run: Run, first: int, last: int) -> None:
-        run.lines.append((first, last))
-        run.last = last
+    def _show(self, number: int) -> None:
+        """The line is to be quoted for the last run."""
+        self.runs[-1].lines.append((number, number))
+        self.runs[-1].last = number
 
     def _header(self, number: int, versions: tuple[LibraryVersion | None, ModuleVersion | None, CudaVersion | None]) -> None:
         before = self.runs[-1] if self.runs else None
@@ -215,7 +207,7 @@ class _Reader:
         if before is not None and before.lost and not before.rows and number - before.last <= _BEFORE:
             self.runs.remove(before)
             run.lost, run.first, run.lines = before.lost, before.first, before.lines
-        self._add(run, number, number)
+        self._show(number)
 
     def _table_line(self, number: int, cells: list[str]) -> None:
         if "Processes:" in cells[0]:
@@ -227,7 +219,7 @@ class _Reader:
             process = table.process_line(cells)
             if process is not None:
                 self.runs[-1].processes.append(process)
-                self._add(self.runs[-1], number, number)
+                self._show(number)
                 return
         first = table.first_line(cells, number) if len(cells) > 1 else None
         if first is not None:
@@ -235,7 +227,7 @@ class _Reader:
             if run is None or run.failure is not None or self.processes or any(row.gpu.address == first.gpu.address for row in run.rows):
                 run = self._start(number)
             run.rows.append(first)
-            self._add(run, number, number)
+            self._show(number)
             self.row, self.processes = first, False
         elif self.row is not None:
             table.further_line(self.row, cells, number)
@@ -249,7 +241,7 @@ class _Reader:
         if run is None:
             run = self._start(number)
         run.failure = run.failure or said
-        self._add(run, number, number)
+        self._show(number)
         self.open, self.row = True, None
         handle = _HANDLE.search(said)
         if handle is not None:

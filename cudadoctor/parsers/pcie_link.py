@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
 from cudadoctor.parsers.base import Output, Text, parser
 
-_HEADER = lazy(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
+_HEADER = lazy(r"^[ \t]{0,16}(?P<address>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(?P<rest>\S.{0,300})$")
 _GPU_WORDS = lazy(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
 _LINK = lazy(
     r"Lnk(?P<kind>Cap|Sta):.{0,80}?Speed (?P<rate>\d{1,3}(?:\.\d)?)GT/s(?:\s?\([a-z]{2,12}\))?"
@@ -28,31 +28,28 @@ _RATE = lazy(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$"
 
 def links(text: Text) -> Output:
     """One fact with the link of each NVIDIA display function that shows one, and with those of bridges."""
-    found: dict[str, list[PciLink]] = {"gpu": [], "slot": []}
-    kind = "gpu"
     # An excerpt without headers, in a text about a GPU, speaks of it.
     excerpt = _ABOUT_GPUS.search(text.text) is not None
     link: dict[str, Any] | None = {"address": "", "line": 0, "lines": ()} if excerpt else None
+    found: list[tuple[str, dict[str, Any]]] = [("gpu", link)] if link is not None else []
     for number, line in enumerate(text.plain_lines, 1):
         header = _HEADER.match(line)
         beside = _BESIDE.match(line) if excerpt and "Lnk" in line else None
-        if beside is not None:
-            address = normal_address(beside["address"]) or beside["address"]
-            if link is None or link["address"] != address:
-                found[kind] += _finished(link)
-                kind, link = "gpu", {"address": address, "line": number, "lines": ()}
-        elif header is not None:
-            found[kind] += _finished(link)
-            kind = "slot" if "PCI bridge" in header[2] else "gpu"
-            wanted = kind == "slot" or ("NVIDIA" in header[2] and _GPU_WORDS.search(header[2]))
-            link = {"address": normal_address(header[1]) or header[1], "line": number, "lines": ()} if wanted else None
+        begins = beside or header
+        place = (normal_address(begins["address"]) or begins["address"]) if begins is not None else ""
+        if begins is not None and (beside is None or link is None or link["address"] != place):
+            rest = "" if beside is not None or header is None else header["rest"]
+            kind = "slot" if "PCI bridge" in rest else "gpu"
+            wanted = beside is not None or kind == "slot" or ("NVIDIA" in rest and _GPU_WORDS.search(rest))
+            link = {"address": place, "line": number, "lines": ()} if wanted else None
+            found += [(kind, link)] if link is not None else ()
         if link is not None and (header is None or beside is not None):
             for shown in _LINK.finditer(line):
                 _take(link, shown, number)
-    found[kind] += _finished(link)
-    if found["gpu"]:
-        quotes = [text.quote(number) for one in found["gpu"][:8] for number in (one.line, *one.lines) if number]
-        yield text.fact(PCI_LINKS, PciLinks(links=tuple(found["gpu"]), slots=tuple(found["slot"])), *quotes, whole=False)
+    shown_of = {kind: tuple(PciLink(**link) for of, link in found if of == kind and link["lines"]) for kind in ("gpu", "slot")}
+    if shown_of["gpu"]:
+        quotes = [text.quote(number) for one in shown_of["gpu"][:8] for number in (one.line, *one.lines) if number]
+        yield text.fact(PCI_LINKS, PciLinks(links=shown_of["gpu"], slots=shown_of["slot"]), *quotes, whole=False)
 
 
 def _take(link: dict[str, Any], shown: re.Match[str], number: int) -> None:
@@ -61,10 +58,6 @@ def _take(link: dict[str, Any], shown: re.Match[str], number: int) -> None:
     if end == "" and shown["narrowed"]:
         link["narrowed"] = True
     link.update({f"rate{end}": float(shown["rate"]), f"width{end}": int(shown["width"]), "lines": (*link["lines"], number)})
-
-
-def _finished(link: dict[str, Any] | None) -> list[PciLink]:
-    return [PciLink(**link)] if link is not None and link["lines"] else []
 
 
 def copies(text: Text) -> Output:
