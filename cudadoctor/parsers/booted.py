@@ -48,7 +48,7 @@ def parse_mark(text: Text) -> Output:
     yield text.fact(BOOTED_IMAGE, "", text.absent("/run/ostree-booted: there"), whole=False)
 
 
-# ---------------------------------------------------------------- the running kernel: uname, /proc/version, mhwd-kernel -li, inxi -S, pveversion
+# ---------------------------------------------------------------- the running kernel: uname, /proc/version, mhwd-kernel, inxi, pveversion
 _UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
 _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
