@@ -12,6 +12,7 @@ from cudadoctor.model.values import PCI, PciBus, PciFunction
 from cudadoctor.parsers.base import Text
 
 NVIDIA = "10de"
+Shown = tuple[PciFunction, list[Quote]]  # with the lines about it
 _QUOTES = 48  # three for each GPU of the largest machine
 CLASS_WORDS = {
     "VGA compatible controller": "0300",
@@ -36,29 +37,29 @@ class Bus:
     """
 
     def __init__(self) -> None:
-        self.functions: dict[int, PciFunction] = {}
-        self.quotes: dict[int, list[Quote]] = {}
-        self.before: list[tuple[PciFunction, list[Quote]]] = []
+        self.found: list[Shown] = []
+        self.before: list[Shown] = []
         self._latest: dict[str, int] = {}  # address -> place of the function that was seen last there
 
     def add(self, new: PciFunction, quotes: list[Quote]) -> None:
         """One more function, or more about one."""
         place = self._latest.get(new.address)
-        old = None if place is None else self.functions[place]
+        old, shown = self.found[place] if place is not None else (None, [])
         if place is None or old is None or any(_differ(old, new, field) for field in ("vendor", "device", "class_code", "name")):
-            place = self._latest[new.address] = len(self.functions)
-            self.functions[place], self.quotes[place] = new, quotes
+            self._latest[new.address] = len(self.found)
+            self.found.append((new, quotes))
             return
         if _differ(old, new, "driver"):
-            self.before.append((old, self.quotes.pop(place)))
-        self.functions[place] = _completed(old, new)
-        self.quotes.setdefault(place, []).extend(quotes)
+            self.before.append((old, shown))
+            shown = []
+        shown += quotes
+        self.found[place] = (_completed(old, new), shown)
 
     def facts(self, text: Text, *, whole: bool) -> Iterator[Fact[Any]]:
         """The bus as it is now, and if drivers changed within the text, as it was before."""
-        yield bus_fact(text, list(self.functions.values()), list(self.quotes.values()), whole=whole)
+        yield bus_fact(text, self.found, whole=whole)
         if self.before:
-            yield bus_fact(text, [function for function, _ in self.before], [quotes for _, quotes in self.before], whole=False)
+            yield bus_fact(text, self.before, whole=False)
 
 
 def _differ(old: PciFunction, new: PciFunction, field: str) -> bool:
@@ -74,22 +75,19 @@ def _completed(old: PciFunction, new: PciFunction) -> PciFunction:
     return msgspec.structs.replace(old, **known, driver_known=old.driver_known or new.driver_known)
 
 
-def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequence[Quote]], *, whole: bool) -> Fact[Any]:
+def bus_fact(text: Text, shown: Sequence[Shown], *, whole: bool) -> Fact[Any]:
     """The bus with the lines of its NVIDIA functions, or with their absence said in words where the listing is whole.
 
-    `quotes` holds the lines about each function. A function without vendor or class makes the listing less than whole; in a paste
-    its name is enough, for an NVIDIA device is named so by every lspci.
+    A function without vendor or class makes the listing less than whole; in a paste its name is enough, for an NVIDIA device is named so
+    by every lspci.
     """
-    bus = PciBus(functions=tuple(functions))
-    pasted = text.pasted
-    whole = whole and all((entry.vendor and entry.class_code) or (pasted and entry.name) for entry in functions)
-    gpus = [place for place, entry in enumerate(functions) if entry.is_nvidia_gpu]
-    chosen = gpus or [place for place, entry in enumerate(functions) if entry.vendor == NVIDIA]
-    displays = [place for place, entry in enumerate(functions) if entry.is_adapter]
-    if not chosen and whole:
-        count = f"{len(functions)} function{'' if len(functions) == 1 else 's'} on the PCI bus"
-        others = [quote for place in displays for quote in quotes[place]]
-        return text.fact(PCI, bus, text.absent(f"{count}, none of vendor 0x10de with class 0x03xx"), *others[:_QUOTES], whole=True)
-    chosen = chosen or displays or [0]
-    lines = [quote for place in chosen for quote in quotes[place]]
-    return text.fact(PCI, bus, *lines[:_QUOTES], whole=whole)
+    functions = tuple(function for function, _ in shown)
+    bus = PciBus(functions=functions)
+    whole = whole and all((entry.vendor and entry.class_code) or (text.pasted and entry.name) for entry in functions)
+    gpus = [one for one in shown if one[0].is_nvidia_gpu] or [one for one in shown if one[0].vendor == NVIDIA]
+    displays = [one for one in shown if one[0].is_adapter]
+    lines = [quote for _, quotes in gpus or displays or (() if whole else shown[:1]) for quote in quotes][:_QUOTES]
+    if gpus or not whole:
+        return text.fact(PCI, bus, *lines, whole=whole)
+    count = f"{len(functions)} function{'' if len(functions) == 1 else 's'} on the PCI bus"
+    return text.fact(PCI, bus, text.absent(f"{count}, none of vendor 0x10de with class 0x03xx"), *lines, whole=True)

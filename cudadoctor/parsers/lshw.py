@@ -49,7 +49,7 @@ def parse(text: Text) -> Output:
     for node in _nodes(text):
         if (function := _function(node)) is not None:
             bus.add(function, _quotes(text, node))
-    if bus.functions:
+    if bus.found:
         yield from bus.facts(text, whole=False)
 
 

@@ -30,8 +30,8 @@ def parse(text: Text) -> Output:
         entries.setdefault(address, {}).setdefault(name, (found["digits"] or "").lower() or found["driver"] or "")
         lines.setdefault(address, []).append(number)
     if entries or (text.whole and not text.text.strip()):
-        functions = [_function(text, address, entry, lines[address][0]) for address, entry in entries.items()]
-        yield bus_fact(text, functions, [_quotes(text, numbers) for numbers in lines.values()], whole=text.whole)
+        shown = [(_function(text, at, entry, lines[at][0]), _quotes(text, lines[at])) for at, entry in entries.items()]
+        yield bus_fact(text, shown, whole=text.whole)
 
 
 def _function(text: Text, address: str, entry: dict[str, str], line: int) -> PciFunction:

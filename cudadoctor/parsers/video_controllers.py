@@ -211,7 +211,7 @@ def parse_devices(text: Text) -> Output:
             functions.append((_function(adapter, class_code), spoken))
     complete = text.whole and understood
     if functions or complete:
-        yield bus_fact(text, [function for function, _ in functions], [quotes for _, quotes in functions], whole=complete and placed)
+        yield bus_fact(text, functions, whole=complete and placed)
         yield _adapters(text, adapters, whole=complete)
 
 

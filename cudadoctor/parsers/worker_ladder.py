@@ -149,19 +149,14 @@ def rungs_of(entries: list[Record]) -> list[RungResult]:
 
 def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
     """The visible devices, with the free memory that the context rung saw."""
-    free: dict[int, int] = {}
-    found: list[CudaDevice] = []
-    for entry in entries:
-        gpu, memory, listed = (entry.fields.get(name) for name in ("gpu", "memory_free_bytes", "devices"))
-        if entry.event != "end":
-            continue
-        if isinstance(gpu, int) and isinstance(memory, int):
-            free.setdefault(gpu, memory)
-        if entry.fields.get("step") == "devices" and isinstance(listed, list):
-            devices = (build(CudaDevice, fields) for fields in listed if isinstance(fields, dict))
-            found = list({device.index: device for device in devices if device is not None}.values())
+    ends = [entry.fields for entry in reversed(entries) if entry.event == "end"]
+    seen = ((fields.get("gpu"), fields.get("memory_free_bytes")) for fields in ends)
+    free = {gpu: memory for gpu, memory in seen if isinstance(gpu, int) and isinstance(memory, int)}  # the first of each
+    listed = next((found for fields in ends if fields.get("step") == "devices" and isinstance(found := fields.get("devices"), list)), [])
+    devices = (build(CudaDevice, fields) for fields in listed if isinstance(fields, dict))
+    found = {device.index: device for device in devices if device is not None}
     return tuple(
-        msgspec.structs.replace(device, memory_free_bytes=free[device.index]) if device.index in free else device for device in found
+        msgspec.structs.replace(device, memory_free_bytes=free.get(index, device.memory_free_bytes)) for index, device in found.items()
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import PROCESSES, Process, Processes
 from cudadoctor.parsers.base import Output, Text, parser
-from cudadoctor.parsers.json_lines import build, nothing_read, records, said
+from cudadoctor.parsers.json_lines import build, every, nothing_read, records, said
 
 SOURCE = "process table"
 COMMAND_LENGTH = 120  # characters of a command line in a quote
@@ -30,14 +30,12 @@ def _quote(process: Process) -> Quote:
 
 def parse(text: Text) -> Output:
     """The table. Quoted are those that hold a device or are in an unusual state."""
-    head: Processes | None = None
-    head_line: int | None = None
+    entries = list(records(text))
+    heads = [(build(Processes, entry.fields, processes=()), entry.line) for entry in entries if entry.event == "processes"]
+    head, head_line = next((found for found in heads if found[0] is not None), (None, None))
     processes: dict[int, Process] = {}
-    for entry in records(text):
-        if entry.event == "processes" and head is None:
-            head, head_line = build(Processes, entry.fields, processes=()), entry.line
-        elif entry.event == "process" and (process := build(Process, entry.fields, line=entry.line)) is not None:
-            processes.setdefault(process.pid, process)
+    for process in every(Process, "process", entries):
+        processes.setdefault(process.pid, process)
     if head is None and not processes:
         yield from nothing_read(text, "the process table", PROCESSES)
         return
