@@ -53,14 +53,6 @@ def _part(pattern: str, kind: type = int) -> Callable[[str], Any]:
     return lambda value: kind(found[1]) if (found := form.match(value)) is not None else None
 
 
-def _action(value: str) -> str:
-    return _ACTIONS.get(value.lower(), value.lower())
-
-
-def _hyphened(value: str) -> str:
-    return value.lower().replace(" ", "-")
-
-
 _truth = {"Yes": True, "No": False}.get
 _generation, _width = _part(r"^(\d{1,2})$"), _part(r"^(\d{1,2})x$")
 _degrees = _part(r"^(-?\d{1,4}(?:\.\d)?) C$", float)
@@ -79,7 +71,7 @@ _FIELDS: dict[str | tuple[str, str], tuple[str, Callable[[str], Any]]] = {
             _truth,
             (("Retired Pages", "Pending"), "Pending Page Blacklist", "pending_blacklist", "pending_retirement"),
         ),
-        ("recovery_action", _action, ("GPU Recovery Action", "gpu_recovery_action")),
+        ("recovery_action", lambda value: _ACTIONS.get(value.lower(), value.lower()), ("GPU Recovery Action", "gpu_recovery_action")),
         ("vgpu_mode", str.lower, ("Virtualization Mode", "Virtualization mode", "virtualization_mode")),
         ("vgpu_license", str.lower, ("License Status", "license_status")),
         ("temperature_c", _degrees, ("GPU Current Temp", "gpu_temp")),
@@ -90,8 +82,8 @@ _FIELDS: dict[str | tuple[str, str], tuple[str, Callable[[str], Any]]] = {
         ("pcie_width_max", _width, (("Link Width", "Max"), ("link_widths", "max_link_width"))),
         ("pcie_width", _width, (("Link Width", "Current"), ("link_widths", "current_link_width"))),
         ("utilization_percent", _part(r"^(\d{1,3}) ?%$"), (("Utilization", "Gpu"), ("Utilization", "GPU"), ("utilization", "gpu_util"))),
-        ("fabric_state", _hyphened, (("Fabric", "State"), ("fabric", "state"))),
-        ("fabric_status", _hyphened, (("Fabric", "Status"), ("fabric", "status"))),
+        ("fabric_state", lambda value: value.lower().replace(" ", "-"), (("Fabric", "State"), ("fabric", "state"))),
+        ("fabric_status", lambda value: value.lower().replace(" ", "-"), (("Fabric", "Status"), ("fabric", "status"))),
     )
     for name in names
 }
@@ -124,7 +116,7 @@ class _Gpu:
         self.memory: dict[str, int] = {}  # its parts as they come
         self.values: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
-        self.reasons: dict[str, int] = {}
+        self.reasons: list[str] = []
         self.links: list[bool] = []
         self.uncorrected: list[int] = []  # volatile counters as they come
 
@@ -172,22 +164,6 @@ class _Gpu:
         self.values[field], self.lines[field] = value, number
         return True
 
-    def put_reason(self, reason: str, number: int, *, active: bool) -> None:
-        self.lines.setdefault("throttle_reasons", number)
-        if active:
-            self.reasons.setdefault(reason, number)
-            self.lines[reason] = number
-
-    def put_counter(self, count: int, number: int) -> None:
-        self.uncorrected.append(count)
-        if count:
-            self.lines["ecc_uncorrected"] = number
-        self.lines.setdefault("ecc_uncorrected", number)
-
-    def put_link(self, number: int, *, up: bool) -> None:
-        self.links.append(up)
-        self.lines.setdefault("nvlinks_active" if up else "nvlinks_inactive", number)
-
     # ------------------------------------------------------------ the finished values
     def details(self) -> GpuDetails:
         told = dict(self.values)
@@ -195,7 +171,7 @@ class _Gpu:
             told.update(nvlinks_active=sum(self.links), nvlinks_inactive=len(self.links) - sum(self.links))
         if self.uncorrected:
             told["ecc_uncorrected"] = sum(self.uncorrected)
-        told |= {"throttle_reasons": tuple(self.reasons), "lines": self.lines}
+        told |= {"throttle_reasons": tuple(dict.fromkeys(self.reasons)), "lines": self.lines}
         return GpuDetails(address=self.address, index=self.index, line=self.line, **told)
 
     def smi(self, index: int | None) -> SmiGpu:
@@ -227,9 +203,10 @@ class _Reader:
         self.path: list[str] = []
         self.strange = 0  # headings at the margin on end
 
-    def _begin(self, gpu: _Gpu) -> _Gpu:
+    def _begin(self, gpu: _Gpu, section: str = "", group: str = "") -> _Gpu:
+        """Where nothing but a field names the GPU, that field's section goes on."""
         self.gpus.append(gpu)
-        self.section, self.group, self.path, self.strange = "", "", [], 0
+        self.section, self.group, self.path, self.strange = section, group, [], 0
         return gpu
 
     def take(self, number: int, line: str) -> bool:
@@ -243,7 +220,9 @@ class _Reader:
         elif listed is not None:
             self._begin(_Gpu(number, index=int(listed["index"])))
         elif link is not None:
-            (self.gpus[-1] if self.gpus else self._begin(_Gpu(number))).put_link(number, up="inactive" not in link["state"])
+            up, linked = "inactive" not in link["state"], self.gpus[-1] if self.gpus else self._begin(_Gpu(number))
+            linked.links.append(up)
+            linked.lines.setdefault("nvlinks_active" if up else "nvlinks_inactive", number)
         elif field is not None:
             self.field(self.section, field["name"], field["value"].strip(), number, volatile=self.group == "Volatile")
             self.strange = 0
@@ -303,21 +282,19 @@ class _Reader:
         stated = told is not None and field in GpuDetails.__struct_fields__
         if not stated and not (reason and value in ("Active", "Not Active")) and not counted:
             return
-        gpu = self.gpus[-1] if self.gpus else self._begun(_Gpu(number), section)
+        gpu = self.gpus[-1] if self.gpus else self._begin(_Gpu(number), section, self.group)
         if stated:
             if not gpu.put(field, told, number) and not self.whole:
-                self._begun(_Gpu(number, index=None if gpu.index is None else gpu.index + 1), section).put(field, told, number)
+                index = None if gpu.index is None else gpu.index + 1
+                self._begin(_Gpu(number, index=index), section, self.group).put(field, told, number)
         elif reason:
-            gpu.put_reason(reason, number, active=value == "Active")
+            gpu.lines.setdefault("throttle_reasons", number)
+            if value == "Active":
+                gpu.reasons.append(reason)
+                gpu.lines[reason] = number
         else:
-            gpu.put_counter(int(value), number)
-
-    def _begun(self, gpu: _Gpu, section: str) -> _Gpu:
-        """A GPU that nothing but this field names."""
-        group = self.group
-        self._begin(gpu)
-        self.section, self.group = section, group
-        return gpu
+            gpu.uncorrected.append(int(value))
+            gpu.lines["ecc_uncorrected"] = number if int(value) else gpu.lines.get("ecc_uncorrected", number)
 
     def smi(self) -> Smi:
         """The finished value. GPUs are numbered only where the log shows all of them; one of which nothing is said was cut off."""
