@@ -319,6 +319,16 @@ def test_a_write_out_of_bounds_ends_the_steps_with_the_drivers_words(run: Run) -
 
 
 # ---------------------------------------------------------------- kernels
+def test_what_the_faults_on_a_gpu_spoil_stands_in_a_kernel() -> None:
+    """tests/faults/meddle.c replaces words of PTX: where a kernel is written otherwise, it would replace nothing."""
+    bench_ptx, smoke_ptx = load("bench_ptx"), load("smoke_ptx")
+    kernels = [load("gpu_steps").ptx("sm_50"), *(body for _, body in {**bench_ptx.MODULES, **smoke_ptx.MODULES}.values())]
+    faults = (Path(__file__).parent / "faults" / "test_gpu_faults.py").read_text("utf-8")
+    spoiled = re.findall(r'MEDDLE_PTX="([^"]+?)=>', faults)
+    assert spoiled
+    assert [words for words in spoiled if not any(words in kernel for kernel in kernels)] == []
+
+
 def test_the_kernels_compile_for_every_family_that_a_compiler_knows(tmp_path: Path) -> None:
     ptxas = shutil.which("ptxas")
     if ptxas is None:

@@ -257,6 +257,7 @@ def main() -> None:
     table, provider, wrong = process_table()
     family = doctors_own(add_stat(table), doctor)
     leave_what_lasts(table, family, prefix)
+    mine = os.getuid() if hasattr(os, "getuid") else None
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
     for pid in sorted(set(table) - family, key=lambda pid: (files_of(pid), pid)):  # who opened a million files hides nobody else
         entry = table[pid]
@@ -268,7 +269,7 @@ def main() -> None:
         if entry["devices"] or entry.get("waits"):
             entry["command"] = (command_line(pid) or "[%s]" % entry["name"])[:COMMAND_LIMIT]
             entry["service"] = in_service(pid)
-        tell(entry, own=entry["uid"] == os.getuid())
+        tell(entry, own=entry["uid"] == mine)
     emit("processes", provider=provider, provider_error=wrong, complete=complete)
 
 

@@ -246,7 +246,7 @@ FAULTS = (
     ),
     Fault(name="an ordinary user", root=None, verdict="healthy", prefix=NOBODY),
     Fault(name="no HOME, no temporary folder", root=None, verdict="healthy", setup="unset HOME; export TMPDIR=/nonexistent"),
-    _spoiled("the driver's kernel computes wrong", "gpu-computes-wrong", 'MEDDLE_PTX="xor.b32 %r6=>or.b32 %r6"'),
+    _spoiled("the driver's kernel computes wrong", "gpu-computes-wrong", 'MEDDLE_PTX="xor.b32 %r7=>or.b32 %r7"'),
     _spoiled("a bit flips on the way back", "gpu-computes-wrong", "MEDDLE_FLIP=1000000"),
     # The experiments would name the variable that switches the meddling on, and rightly.
     _spoiled(

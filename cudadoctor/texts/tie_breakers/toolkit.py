@@ -33,7 +33,7 @@ HOME_WRONG, UNSEEN = "cuda-home-wrong", "build-sees-no-gpu"
 _ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
 _FOLDER_OF_NVCC = lazy(r"(?<![\w.])(/[\w./+-]{1,200})/bin/nvcc\b")
 HOST = "host-compiler-unsupported"
-NUMBA_OLD, MISSING = "numba-too-old", "toolkit-missing"
+NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
 _REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
 )
@@ -50,6 +50,7 @@ _TAG = lazy(r"cu(\d{2})(\d)$")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
 OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
+OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
 
 
 # ---------------------------------------------------------------- what the text says of GPU, toolkit and driver
@@ -299,6 +300,17 @@ def _own_target_is_older(report: NumbaReport, case: Case) -> Quotes | None:
     return package[1] if package is not None else case.facts[NUMBA_REPORT].line_of(report.line)
 
 
+def numba_against_toolkit(case: Case) -> Iterator[Clue]:
+    """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
+    lines = case.stated(NUMBA_OLD, words=lazy(r"No supported GPU compute capabilities found"))
+    package = case.package("numba")
+    row = case.knowledge.numba_release(package[0].version) if package is not None else None
+    oldest = row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
+    older = [kit for kit in toolkits_named(case) if kit.sure and kit.version.major_minor < oldest.major_minor]
+    if lines and older and not case.stated(NUMBA_MISMATCH):
+        yield finding(NUMBA_MISMATCH, lines[:1], older[0].quotes, version=older[0].version.text, minimum=oldest.text)
+
+
 def numba_report(case: Case) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
     fact = case.facts.there(NUMBA_REPORT)
@@ -330,5 +342,6 @@ TIES = (
     # TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
     # driver of no other takes.
     joined(LACKS, suspects(NEWER, words=_of_kernel_gen), unless_stated=(LACKS, NEWER)),
+    numba_against_toolkit,
     numba_report,
 )
