@@ -29,8 +29,11 @@ _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
+# conventionalcommits.org: what a change is called.
+_OF_COMMIT = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
+_PATCH = lazy(r"^(?:```diff\s{0,4}$|@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@)")
 _CALM = ("thanks", "found", "since", "fine")
-_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked")
+_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked", "denied")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
@@ -91,6 +94,7 @@ class Speech:
         self._literals = Literals(self._lists)
         self.quoting = Quoting(discourse)
         self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
+        self._closed_title = lazy(rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]$", re.IGNORECASE)
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -100,10 +104,12 @@ class Speech:
             return frozenset()
         titled = self._titled(lines)
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
-        if not (titled or added or said.words["own"] or said.words["thanks"]):
+        patched = any(map(_PATCH.match, lines))
+        if not (titled or added or patched or said.words["own"] or said.words["thanks"]):
             return frozenset()
         # How much the text as a whole sounds like one without a fault of now.
         whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"]) + titled
+        whole += _TITLE * patched
         return frozenset(
             index
             for passage in _passages(lines, said)
@@ -114,10 +120,17 @@ class Speech:
     def _titled(self, lines: Sequence[str]) -> int:
         """Whether the first line is the title of a document."""
         first = next(line for line in lines if line.strip())
+        if _OF_COMMIT.match(first):
+            return _TITLE
+        level = len(first) - len(first.lstrip("#"))
+        if level and sum(line.startswith("#" * level + " ") for line in lines) > 1:
+            return 0  # a section of a form
         title = first.lstrip("# ").rstrip()
         if len(title) > _LONGEST_TITLE or title.endswith((*".:?!。：？！",)) or not is_prose(title):
             return 0
         names, *more = self._names(title)
+        if self._closed_title.search(title):
+            return _CLOSED
         return _TITLE if names & {"guide", "general"} and "own" not in names and not more else 0
 
     def _time(self, passage: _Passage, said: _Said) -> int:
@@ -172,6 +185,10 @@ class Speech:
             found -= {"general"}
         if "over" in found:
             found -= {"too"} if self._closes(sentence) else {"over"}
+            if "over" not in found and self._patterns["denied"].search(sentence):
+                found.add("goes_on")
+        if "asked" in found:
+            found.discard("thanks")  # in advance
         return found | {_MET} if {"own", "meets"} <= found else found
 
     def _closes(self, sentence: str) -> bool:

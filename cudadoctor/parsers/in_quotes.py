@@ -35,6 +35,7 @@ _OF_PROGRAM = lazy(
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
+_NUMBERED = lazy(r"(?:^|[\s,;(])\d{1,3} (?:=|means) $")  # "79 = GPU has fallen off the bus": what a number stands for
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 # An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
 _LISTED = lazy(
@@ -124,7 +125,7 @@ class InQuotes:
         before = before[item.end() if item is not None else 0 :]
         above = "" if item is not None and _LISTED.match(near.above) else near.above
         said = _SENTENCE.split((before if before.strip() else above)[-_SAID:])[-1]
-        if self._asks.search(said):
+        if self._asks.search(said) or _NUMBERED.search(before):
             return None
         if mark is None and not named and item is None:
             return "printed"

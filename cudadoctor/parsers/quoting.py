@@ -52,13 +52,14 @@ _PASSED = lazy(
     r"|^(?:--- )?PASS:"
 )
 _FAILED = lazy(r"\b(?:FAILED|not ok|XFAIL)\b|\bERROR\b(?! {1,8}[\w.]{1,80}:[\w.]{1,60}\.py:\d)")  # a record of its log is no result
-# The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest and cargo.
+# The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest, cargo, Go and Ginkgo.
 _SUITE = lazy(
     r"^={3,80} test session starts|^-{3,80} live log \w{3,9} -|^Test project /|^\[ {0,4}(?:=+|RUN|-+) {0,6}\]|^running \d{1,6} tests?$"
+    r"|^=== RUN |^Running Suite: |^\[sig-[\w-]{2,30}\] "
 )
 _ALL_PASSED = lazy(
     r"^={3,80} (?:\d{1,7} \w{4,12}, ){0,4}\d{1,7} passed(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in |^100% tests passed"
-    r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\."
+    r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\.|^PASS$|^SUCCESS! -- \d{1,7} Passed \| 0 Failed"
 )
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
@@ -87,7 +88,9 @@ _REMARK = lazy(r"^\s{0,8}(?:#|;|//) ")
 _SETTING = lazy(
     r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[\w. -]{1,60}\]$"
 )
+_SECTION_OF_SETTINGS = lazy(r"^\[[A-Za-z][\w. -]{1,60}\]$")
 _YAML_NAMED = lazy(r"^\s{0,12}- (?:name|id|alert|rule|title): \S")
+_DIRECTIVE = lazy(r"^\.\. [a-z][\w:-]{2,40}:: ?")
 _TERM = lazy(r"[A-Z][A-Z\d]{0,40}(?:_[A-Z\d]{1,40}){1,8}")
 _EXPLAINED = lazy(r"^\s{2,12}\S.{6,2000}\.$")
 _ADVISED = lazy(
@@ -113,7 +116,20 @@ class Quoting:
         if len(lines) > MOST:
             return frozenset()
         lines = [line[:LONGEST] for line in lines]
-        forms = (_searched, _code, _tests, _pages, _changelogs, _comments, _settings, _definitions, _mappings, _terms, _history)
+        forms = (
+            _searched,
+            _code,
+            _tests,
+            _pages,
+            _changelogs,
+            _comments,
+            _settings,
+            _definitions,
+            _directives,
+            _mappings,
+            _terms,
+            _history,
+        )
         found = {index for form in (*forms, self._tables, self._lists, self._mail) for index in form(lines)}
         return frozenset(found).union(index for index, line in enumerate(lines) if _ALONE.match(line))
 
@@ -256,7 +272,9 @@ def _comments(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _settings(lines: Sequence[str]) -> Iterator[int]:
-    """The comments of a file of settings, which holds nothing else."""
+    """The comments of a file of settings, which holds nothing else, or has sections."""
+    if sum(_SECTION_OF_SETTINGS.match(line) is not None for line in lines) > 1:
+        yield from (index for index, line in enumerate(lines) if _REMARK.match(line))
     for block in _runs(lines, lambda index: bool(lines[index].strip())):
         remarks = [index for index in block if _REMARK.match(lines[index])]
         if remarks and len(remarks) < len(block) and all(index in remarks or _SETTING.match(lines[index]) for index in block):
@@ -272,6 +290,15 @@ def _definitions(lines: Sequence[str]) -> Iterator[int]:
         while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (min(depths) + 2))):
             end += 1
         yield from range(head, end)
+
+
+def _directives(lines: Sequence[str]) -> Iterator[int]:
+    """What belongs to a directive of reStructuredText: the indented lines below it."""
+    inside = False
+    for index, line in enumerate(lines):
+        inside = _DIRECTIVE.match(line) is not None or (inside and (not line.strip() or line[:2] == "  "))
+        if inside:
+            yield index
 
 
 def _mappings(lines: Sequence[str]) -> Iterator[int]:
