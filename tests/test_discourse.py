@@ -43,6 +43,7 @@ SILENT = {
     "a file of settings": f"# else it says {MISMATCH}\nHOLD=1\nLEVEL=info\n",
     "a table of Markdown": f"| text | who |\n|---|---|\n| {MISMATCH} | ann |\n| {BUS} | bob |\n| {CPU} | ann |\n",
     "the title of a change": f"fix(nvml): say what to do\n\nThe message is now\n\n{MISMATCH}\n",
+    "what a change is good for": f'The release lets them be used together with older ones ("{MISMATCH}" otherwise). Not pretty, but short.\n',
     "a change with its diff": f'Load it first\n\nWithout it one sees\n\n    {MISMATCH}\n\n```diff\n+  _load("nvml")\n```\n',
     "a title that says it is over": f"# No GPU in WSL (solved)\n\nLast year this came up:\n\n```\n{MISMATCH}\n```\n\nand then it ran.\n",
     "tests of Go that passed": f"=== RUN   TestA/lost\n    a_test.go:7: {BUS}\n--- PASS: TestA/lost (0.01s)\nPASS\nok  \texample.com/a\t0.052s\n",

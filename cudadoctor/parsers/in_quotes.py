@@ -88,7 +88,8 @@ class Around(NamedTuple):
 class InQuotes:
     def __init__(self, discourse: Discourse) -> None:
         self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("others_quoted", "asks", "supposed", "own"))
-        self._meets = discourse.any_of("meets", "by")
+        self._meets = discourse.any_of("meets")
+        self._ends_with = lazy(rf"(?:{discourse.any_of('by').pattern})\W{{0,4}}$", re.IGNORECASE)
         self._seeks = discourse.any_of("goes_on", "hypothetical", "supposed", "repairs", "meets")
         self._calm = discourse.any_of("fine", "general", "thanks", "found")
         self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
@@ -138,7 +139,7 @@ class InQuotes:
         if self._supposed.search(said) and not self._own.search(said):
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
-        met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
+        met = (self._meets.search(said if behind[:1].isascii() else said + behind) or self._ends_with.search(said)) is not None
         mine = self._own.search(f"{near.above[-_NEAR:]}\n{line[max(0, start - _NEAR) : end + _NEAR]}") is not None
         met = met and (mine or (not named and not around().calm and (item is None or around().own)))
         if not before.strip() and near.gap_above and near.above:
