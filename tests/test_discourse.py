@@ -14,6 +14,10 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 BUS = "NVRM: Xid (PCI:0000:01:00): 79, pid=12, name=python3, GPU has fallen off the bus."
 CPU = "AssertionError: Torch not compiled with CUDA enabled"
 TABLE = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-6f1c2f0e-3a57-52c9-9a7c-1ad6d6c10a3c)"
+CITED = (
+    "The check runs before each job.\nIt ends with one of three codes.\nA node that fails it takes no job.\nThe second code stands for\n\n    {}\n\n"
+    "and drains the node at once.\nThe third one is for the network.\n"
+)
 SILENT = {
     "over": f"{MISMATCH}\n\nI drained the node and rebooted it, the matter is solved.\n",
     "over, in German": f"{MISMATCH}\n\nWir haben den Knoten neu gestartet, das Problem ist behoben.\n",
@@ -42,6 +46,7 @@ SILENT = {
     "tasks": f"- name: look\n  command: nvidia-smi\n\n- name: stop\n  fail:\n    msg: >-\n      {MISMATCH}\n",
     "a file of settings": f"# else it says {MISMATCH}\nHOLD=1\nLEVEL=info\n",
     "a table of Markdown": f"| text | who |\n|---|---|\n| {MISMATCH} | ann |\n| {BUS} | bob |\n| {CPU} | ann |\n",
+    "a document that cites it": CITED.format(MISMATCH),
     "the title of a change": f"fix(nvml): say what to do\n\nThe message is now\n\n{MISMATCH}\n",
     "what a change is good for": f'The release lets them be used together with older ones ("{MISMATCH}" otherwise). Not pretty, but short.\n',
     "a change with its diff": f'Load it first\n\nWithout it one sees\n\n    {MISMATCH}\n\n```diff\n+  _load("nvml")\n```\n',
@@ -54,6 +59,7 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "a document filled in": CITED.format(f"May 21 03:09:47 node-7 smi: {MISMATCH}"),
     "the headings of a form": FORM.format("After each suspend the GPU falls off the bus and the screen stays black."),
     "the headings of a form, and a quotation": FORM.format(f"`{MISMATCH}`"),
     "another machine is well": f"[root@a ~]# nvidia-smi\n{MISMATCH}\n[root@b ~]# nvidia-smi -L\n{TABLE}\n",

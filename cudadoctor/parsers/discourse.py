@@ -29,6 +29,13 @@ _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
+# What only a run has: a time, the number of a process, a frame or a test that failed, somebody's folder, a GPU's name, what was found here.
+_OF_A_RUN = lazy(
+    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S"
+    r"|File \"|^(?:FAILED|ERROR) \S|/(?:home|root|Users|mnt|srv|data|workspace)/\w|(?:site|dist)-packages/|\bGPU-[0-9a-f]{8}\b"
+    r"|\d\.\d{1,3}-\d|\b\d{1,6}(?:\.\d{1,3})? [KMG]iB\b|\[[Rr]ank ?\d|/dev/dri/\w{1,10}\d|\breturned \d"
+    r"|(?i:(?:driver|cuda|kernel|version|gpu)\w{0,10}):? {1,12}(?:is |= )?v?\d{1,4}\.\d"
+)
 # conventionalcommits.org: what a change is called.
 _OF_COMMIT = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _PATCH = lazy(r"^(?:```diff\s{0,4}$|@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@)")
@@ -145,6 +152,14 @@ class Speech:
         """Whether anybody speaks of a machine of his own; short words need not."""
         said = self._said(lines, _answers(lines))
         return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
+
+    def shows_no_run(self, lines: Sequence[str]) -> bool:
+        """Whether it is a document: nobody speaks of a machine of his own, and nothing in it is of one run: no time, process, home or
+        version that was found. A message that stands in it, in a block of its own even, is only cited there."""
+        said = self._said(lines, _answers(lines))
+        if said is None or any(said.words[name] for name in ("own", "too", _MET)) or any(map(is_prompt, lines)):
+            return False
+        return sum(1 for _ in _told_lines(lines, said)) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
         """Whether the writer plans, teaches or is curious, and meets nothing himself."""

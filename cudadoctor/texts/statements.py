@@ -95,6 +95,8 @@ def _reported(decided: list[Clue], said: list[Clue], text: Text, knowledge: Know
     speech = speech_of(knowledge)
     heard = _OF_GPUS.search(text.text) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
     now = [*(clue for clue in decided if heard or not clue.words), *said]
+    if speech.shows_no_run(text.lines):
+        return []
     return [] if all(clue.basis == "suspected" for clue in now) and speech.asks_nothing_of_now(text.lines) else now
 
 
