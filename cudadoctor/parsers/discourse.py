@@ -29,11 +29,12 @@ _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
+_LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only a run has: a time, the number of a process, a frame or a test that failed, somebody's folder, a GPU's name, what was found here.
 _OF_A_RUN = lazy(
     r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S"
     r"|File \"|^(?:FAILED|ERROR) \S|/(?:home|root|Users|mnt|srv|data|workspace)/\w|(?:site|dist)-packages/|\bGPU-[0-9a-f]{8}\b"
-    r"|\d\.\d{1,3}-\d|\b\d{1,6}(?:\.\d{1,3})? [KMG]iB\b|\[[Rr]ank ?\d|/dev/dri/\w{1,10}\d|\breturned \d"
+    r"|\d\.\d{1,3}-\d|\S {2,}\d{1,4}\.\d|\b\d{1,6}(?:\.\d{1,3})? [KMG]iB\b|\[[Rr]ank ?\d|/dev/dri/\w{1,10}\d|\breturned \d"
     r"|(?i:(?:driver|cuda|kernel|version|gpu)\w{0,10}):? {1,12}(?:is |= )?v?\d{1,4}\.\d"
 )
 # conventionalcommits.org: what a change is called.
@@ -156,10 +157,11 @@ class Speech:
     def shows_no_run(self, lines: Sequence[str]) -> bool:
         """Whether it is a document: nobody speaks of a machine of his own, and nothing in it is of one run: no time, process, home or
         version that was found. A message that stands in it, in a block of its own even, is only cited there."""
-        said = self._said(lines, _answers(lines))
+        said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
         if said is None or any(said.words[name] for name in ("own", "too", _MET)) or any(map(is_prompt, lines)):
             return False
-        return sum(1 for _ in _told_lines(lines, said)) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
+        forms = {re.sub(r"\d+", "0", line) for line in _told_lines(lines, said)}  # of a log many are alike
+        return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
         """Whether the writer plans, teaches or is curious, and meets nothing himself."""

@@ -17,7 +17,7 @@ from cudadoctor.checks.driver_fit import libcuda_fits
 from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
@@ -84,18 +84,18 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
             decided = guard.run("texts", "ties", none, _decided, Case(said, facts, knowledge))
-            now = guard.run("texts", "document", [*decided, *said], _reported, decided, said, _text(item), knowledge)
+            now = guard.run("texts", "document", [*decided, *said], _reported, decided, said, item, knowledge)
             found.extend(guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item)))
             found.extend(before)
     return tuple(found)
 
 
-def _reported(decided: list[Clue], said: list[Clue], text: Text, knowledge: Knowledge) -> list[Clue]:
+def _reported(decided: list[Clue], said: list[Clue], item: Item, knowledge: Knowledge) -> list[Clue]:
     """Prose raises suspicions where there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
-    speech = speech_of(knowledge)
+    speech, text = speech_of(knowledge), _text(item)
     heard = _OF_GPUS.search(text.text) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
     now = [*(clue for clue in decided if heard or not clue.words), *said]
-    if speech.shows_no_run(text.lines):
+    if item.what != OUTPUT and speech.shows_no_run(text.lines):
         return []
     return [] if all(clue.basis == "suspected" for clue in now) and speech.asks_nothing_of_now(text.lines) else now
 
