@@ -59,6 +59,7 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "a document that names a machine": CITED.format(f"{MISMATCH}\n    Ubuntu 24.04"),
     "a document filled in": CITED.format(f"May 21 03:09:47 node-7 smi: {MISMATCH}"),
     "the headings of a form": FORM.format("After each suspend the GPU falls off the bus and the screen stays black."),
     "the headings of a form, and a quotation": FORM.format(f"`{MISMATCH}`"),

@@ -171,6 +171,10 @@ class Facts:
         """Every known statement of this fact, in the order of the parsers."""
         return tuple(self._known.get(key.name, ()))  # type: ignore[arg-type]
 
+    def told_by_text(self) -> frozenset[str]:
+        """The names of all facts whose presence a user's text states."""
+        return frozenset(name for name, facts in self._known.items() if any(fact.origin == "text" and fact.present for fact in facts))
+
     def why_unknown(self, key: Key[T]) -> str | None:
         found = self.get(key)
         return found.why if isinstance(found, Unknown) else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.literals import Literals
-from cudadoctor.parsers.quoting import MOST, Quoting
+from cudadoctor.parsers.quoting import HUNK, MOST, Quoting
 from cudadoctor.parsers.shell import is_prompt
 
 if TYPE_CHECKING:
@@ -30,16 +30,14 @@ _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
-# What only a run has: a time, the number of a process, a frame or a test that failed, somebody's folder, a GPU's name, what was found here.
+# What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank of
+# PyTorch, a whole version.
 _OF_A_RUN = lazy(
-    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S"
-    r"|File \"|^(?:FAILED|ERROR) \S|/(?:home|root|Users|mnt|srv|data|workspace)/\w|(?:site|dist)-packages/|\bGPU-[0-9a-f]{8}\b"
-    r"|\d\.\d{1,3}-\d|\S {2,}\d{1,4}\.\d|\b\d{1,6}(?:\.\d{1,3})? [KMG]iB\b|\[[Rr]ank ?\d|/dev/dri/\w{1,10}\d|\breturned \d"
-    r"|(?i:(?:driver|cuda|kernel|version|gpu)\w{0,10}):? {1,12}(?:is |= )?v?\d{1,4}\.\d"
+    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
+    r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\b\d{1,4}\.\d{1,4}\.\d"
 )
 # conventionalcommits.org: what a change is called.
-_OF_COMMIT = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
-_PATCH = lazy(r"^(?:```diff\s{0,4}$|@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@)")
+_CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
 _LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked", "denied")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
@@ -112,7 +110,7 @@ class Speech:
             return frozenset()
         titled = self._titled(lines)
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
-        patched = any(map(_PATCH.match, lines))
+        patched = any(map(HUNK.match, lines))
         if not (titled or added or patched or said.words["own"] or said.words["thanks"]):
             return frozenset()
         # How much the text as a whole sounds like one without a fault of now.
@@ -128,7 +126,7 @@ class Speech:
     def _titled(self, lines: Sequence[str]) -> int:
         """Whether the first line is the title of a document."""
         first = next(line for line in lines if line.strip())
-        if _OF_COMMIT.match(first):
+        if _CHANGE.match(first):
             return _TITLE
         level = len(first) - len(first.lstrip("#"))
         if level and sum(line.startswith("#" * level + " ") for line in lines) > 1:
@@ -154,13 +152,15 @@ class Speech:
         said = self._said(lines, _answers(lines))
         return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
 
-    def shows_no_run(self, lines: Sequence[str]) -> bool:
-        """Whether it is a document: nobody speaks of a machine of his own, and nothing in it is of one run: no time, process, home or
-        version that was found. A message that stands in it, in a block of its own even, is only cited there."""
+    def cites(self, lines: Sequence[str], messages: Collection[int]) -> bool:
+        """Whether it is a document: nobody speaks of a machine of his own, and nothing is of the log of one run. A message that stands in
+        it, in a block of its own even, is only cited there. `messages`: the indexes of their lines, which are no words of the document.
+        """
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
         if said is None or any(said.words[name] for name in ("own", "too", _MET)) or any(map(is_prompt, lines)):
             return False
-        forms = {re.sub(r"\d+", "0", line) for line in _told_lines(lines, said)}  # of a log many are alike
+        told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
+        forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
         return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
@@ -213,7 +213,8 @@ class Speech:
         found = self._patterns["over"].search(sentence)
         if found is None or any(self._patterns[more].search(sentence, found.start()) for more in ("goes_on", "meets")):
             return False
-        return self._patterns["hypothetical"].search(sentence[max(0, found.start() - _BEFORE) : found.start()]) is None
+        before = sentence[max(0, found.start() - _BEFORE) : found.start()]
+        return not any(self._patterns[turns].search(before) for turns in ("hypothetical", "denied"))
 
 
 def _sentences(line: str) -> list[str]:

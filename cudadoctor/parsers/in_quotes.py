@@ -35,7 +35,7 @@ _OF_PROGRAM = lazy(
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
-_NUMBERED = lazy(r"(?:^|[\s,;(])\d{1,3} (?:=|means) $")  # "79 = GPU has fallen off the bus": what a number stands for
+_NUMBERED = lazy(r"(?:^|[\s,;(])\d{1,3} = $")  # "79 = GPU has fallen off the bus": what a number stands for
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 # An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
 _LISTED = lazy(
@@ -90,9 +90,10 @@ class InQuotes:
         self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("others_quoted", "asks", "supposed", "own"))
         self._meets = discourse.any_of("meets")
         self._ends_with = lazy(rf"(?:{discourse.any_of('by').pattern})\W{{0,4}}$", re.IGNORECASE)
-        self._seeks = discourse.any_of("goes_on", "hypothetical", "supposed", "repairs", "meets")
+        self._seeks = discourse.any_of("goes_on", "hypothetical", "denied", "supposed", "repairs", "meets")
         self._calm = discourse.any_of("fine", "general", "thanks", "found")
-        self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
+        self._guide, self._done = map(discourse.any_of, ("guide", "done"))
+        self._hypothetical = discourse.any_of("hypothetical", "denied")
         self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
         explained = discourse.any_of("explained").pattern
         self._told = lazy(rf"^\W{{0,3}}(?:\w{{1,20}} ){{1,3}}(?:{explained})", re.IGNORECASE)
@@ -126,7 +127,7 @@ class InQuotes:
         before = before[item.end() if item is not None else 0 :]
         above = "" if item is not None and _LISTED.match(near.above) else near.above
         said = _SENTENCE.split((before if before.strip() else above)[-_SAID:])[-1]
-        if self._asks.search(said) or _NUMBERED.search(before):
+        if self._asks.search(said) or _NUMBERED.search(before[-_AFTER:]):
             return None
         if mark is None and not named and item is None:
             return "printed"

@@ -30,7 +30,7 @@ _FOUND = lazy(
 _AT = lazy(r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
 _NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
 _LISTED = lazy(r"^\d{1,6}[:-]")
-_HUNK = lazy(r"^(?:diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
+HUNK = lazy(r"^(?:```diff\s{0,4}$|diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
 _BBCODE = lazy(r"(?i)\[(?P<end>/?)quote\b[^\]\n]{0,80}\]")
 _ENDS = r"(?:[)\]}\"']|=.{1,200}|\breturn\b.{0,200});\s{0,4}(?://.{0,200})?$"
 _CODE = lazy(
@@ -88,7 +88,6 @@ _REMARK = lazy(r"^\s{0,8}(?:#|;|//) ")
 _SETTING = lazy(
     r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[\w. -]{1,60}\]$"
 )
-_SECTION_OF_SETTINGS = lazy(r"^\[[A-Za-z][\w. -]{1,60}\]$")
 _YAML_NAMED = lazy(r"^\s{0,12}- (?:name|id|alert|rule|title): \S")
 _DIRECTIVE = lazy(r"^\.\. [a-z][\w:-]{2,40}:: ?")
 _TERM = lazy(r"[A-Z][A-Z\d]{0,40}(?:_[A-Z\d]{1,40}){1,8}")
@@ -193,8 +192,8 @@ def _searched(lines: Sequence[str]) -> Iterator[int]:
     for block in _runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
         hits += block if block[0] and _NAMED.match(lines[block[0] - 1]) else ()
     yield from hits if len(hits) > 1 else ()
-    for block in _runs(lines, lambda index: lines[index][:1] in (" ", "+", "-", "@") or _HUNK.match(lines[index]) is not None):
-        yield from block if any(_HUNK.match(lines[index]) for index in block) else ()
+    for block in _runs(lines, lambda index: lines[index][:1] in (" ", "+", "-", "@") or HUNK.match(lines[index]) is not None):
+        yield from block if any(HUNK.match(lines[index]) for index in block) else ()
     yield from (index for index, line in enumerate(lines) if "/" in line and _PATTERN.search(line))
 
 
@@ -273,7 +272,7 @@ def _comments(lines: Sequence[str]) -> Iterator[int]:
 
 def _settings(lines: Sequence[str]) -> Iterator[int]:
     """The comments of a file of settings, which holds nothing else, or has sections."""
-    if sum(_SECTION_OF_SETTINGS.match(line) is not None for line in lines) > 1:
+    if sum(line.startswith("[") and _SETTING.match(line) is not None for line in lines) > 1:
         yield from (index for index, line in enumerate(lines) if _REMARK.match(line))
     for block in _runs(lines, lambda index: bool(lines[index].strip())):
         remarks = [index for index in block if _REMARK.match(lines[index])]

@@ -22,7 +22,25 @@ from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder, Nvml
+from cudadoctor.model.values import (
+    ASKED_FRAMEWORKS,
+    DCGM,
+    FRAMEWORK_RUNS,
+    HANGS,
+    KERNEL_LOG,
+    LADDER,
+    LAUNCH,
+    NVML,
+    PYTHON,
+    SETTING,
+    SMI,
+    TEGRA,
+    DcgmDiag,
+    DcgmError,
+    DcgmFailure,
+    Ladder,
+    Nvml,
+)
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import is_prose, speech_of
@@ -84,18 +102,24 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
             decided = guard.run("texts", "ties", none, _decided, Case(said, facts, knowledge))
-            now = guard.run("texts", "document", [*decided, *said], _reported, decided, said, item, knowledge)
+            now = guard.run("texts", "document", [*decided, *said], _reported, decided, Case(said, facts, knowledge), item)
             found.extend(guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item)))
             found.extend(before)
     return tuple(found)
 
 
-def _reported(decided: list[Clue], said: list[Clue], item: Item, knowledge: Knowledge) -> list[Clue]:
+# What a message alone tells. Whatever else a parser finds in a text is of one machine, and a document that cites messages has none of it.
+_OF_MESSAGES = frozenset(key.name for key in (ASKED_FRAMEWORKS, HANGS, KERNEL_LOG, LAUNCH, SETTING, SMI))
+
+
+def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
     """Prose raises suspicions where there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
-    speech, text = speech_of(knowledge), _text(item)
+    speech, text, said = speech_of(case.knowledge), _text(item), case.said
     heard = _OF_GPUS.search(text.text) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
     now = [*(clue for clue in decided if heard or not clue.words), *said]
-    if item.what != OUTPUT and speech.shows_no_run(text.lines):
+    machine = case.facts.told_by_text() - _OF_MESSAGES
+    messages = {line - 1 for clue in said for line in _lines(clue)}
+    if item.what != OUTPUT and not machine and speech.cites(text.lines, messages):
         return []
     return [] if all(clue.basis == "suspected" for clue in now) and speech.asks_nothing_of_now(text.lines) else now
 
