@@ -699,6 +699,13 @@ def test_an_access_list_may_shut_out_a_user_whom_the_mode_lets_in() -> None:
     assert "device-permission-denied" not in causes(host({**listed, LADDER: make.ladder("init", code=100)}))  # it let this user in
 
 
+def test_where_nobody_may_say_whether_there_is_an_access_list_no_policy_is_blamed() -> None:
+    hidden = {**CLOSED, DEVICE_NODES: make.nodes(*ALL_NODES, mode="crw-rw-rw-?")}
+    assert causes(host(hidden)) == set()
+    assert "security-policy-denies-devices" in judged(host(hidden))[1]
+    assert causes(host({**hidden, DEVICE_NODES: make.nodes(*ALL_NODES)})) == {"security-policy-denies-devices"}
+
+
 def test_caps_nodes_are_not_needed() -> None:
     closed = make.nodes(*ALL_NODES)
     extra = make.DeviceNodes(nodes=(*closed.nodes, make.node("/dev/nvidia-caps/nvidia-cap1", "cr--------")))

@@ -419,6 +419,16 @@ def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     few = (Limit(name="processes", value=3, line=1),)
     assert causes({**none, LIMITS: few}) == {"process-limits"}
     assert causes({**none, LADDER: climb("init", code=100)}) == set()
+    assert causes({**none, ENVIRONMENT: environment(LD_PRELOAD="/opt/guard.so")}) == set()  # it may refuse as well
+    assert "kernel-interface-withheld" in undecided(none, unknown=(ENVIRONMENT,))
+
+
+def test_proc_of_another_namespace_is_not_mounted_by_hand() -> None:
+    """There `mount -t proc proc /proc` would cover the one of the whole machine."""
+    for answer, said in (("not the kernel's", "proc"), ("of another PID namespace", "namespace")):
+        state: State = {KERNEL_INTERFACE: (Refusal(name="/proc", answer=answer, line=1),), LADDER: climb("init", code=304)}
+        values = clue("kernel-interface-withheld", state).values
+        assert values.keys() & {"proc", "namespace"} == {said}
 
 
 def test_a_filter_that_ends_the_process() -> None:

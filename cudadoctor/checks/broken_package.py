@@ -29,9 +29,8 @@ _LOST = lazy(
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _CRASHED = "Current thread "  # faulthandler, in the most recent call first
-_LOADS = lazy(
-    r'in create_module$|[/\\]ctypes[/\\]__init__\.py", line \d{1,7} in __init__$'
-)  # Python loads an extension, or ctypes a library
+# Python loads an extension, or ctypes a library.
+_LOADS = lazy(r'in create_module$|[/\\]ctypes[/\\]__init__\.py", line \d{1,7} in __init__$')
 _BEGINS = "Traceback (most recent call last):"
 # Compiled or plain source that was cut short or overwritten (Python/marshal.c, Lib/importlib/_bootstrap_external.py) is one too.
 _ENDS = lazy(
@@ -50,8 +49,8 @@ _DAMAGED = lazy(
 _ELSEWHERE = lazy(rf"^(?!/[^\n:]{{0,900}}(?:site|dist)-packages/)/[^\n:]{{1,900}}: (?:{UNUSABLE})")
 # The same below the system's own folders, where a package of the operating system put it; and what every wheel takes from there (PEP 600).
 _OF_SYSTEM = lazy(
-    rf"(?<!\S)(?P<path>/(?:usr/)?lib(?:32|64)?/[^\s:]{{1,300}}\.so[.\d]{{0,20}}): (?P<why>{UNUSABLE})"
-    rf"|(?<!\S)(?P<name>lib(?:stdc\+\+|gcc_s|z|atomic|expat)\.so\.\d{{1,3}}): (?P<gone>{NOT_THERE})"
+    rf"(?<!\S)(?P<path>/(?:usr/)?lib(?:32|64)?/[^\s:]{{1,300}}\.so[.\d]{{0,20}}): (?:{UNUSABLE})"
+    rf"|(?<!\S)lib(?:stdc\+\+|gcc_s|z|atomic|expat)\.so\.\d{{1,3}}: {NOT_THERE}"
 )
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
@@ -160,8 +159,7 @@ def of_system(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for result in broken(climb.value, "numba-kernel"):
         said = _OF_SYSTEM.search(result.output)
         if said is not None:
-            values = {"path": said["path"] or "", "cxx": "yes" if "libstdc++" in said[0] else ""}
-            values = {name: text for name, text in values.items() if text}
+            values = {"path": said["path"]} if said["path"] is not None else {}
             yield Clue(cause=SYSTEM, quotes=(rung_quote(climb, result),), seen="failed", values=values)
             return
 

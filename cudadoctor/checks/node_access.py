@@ -94,7 +94,7 @@ def note(facts: Facts) -> str | None:
     if fact is None or fact.value is None or user is None or user.uid == 0 or not passed(climb, "devices"):
         return None
     nodes = gpu_nodes(fact.value)
-    closed = [node for node in nodes if not node.mode.endswith("+") and not allowed(node, user, facts)]
+    closed = [node for node in nodes if not node.mode.endswith(("+", "?")) and not allowed(node, user, facts)]
     if not closed or len(closed) == len(nodes):
         return None
     which = listed([f"{node.path} ({rights(node)})" for node in closed[:4]])
@@ -151,6 +151,8 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for opening in refused:
         node = nodes.value.find(opening.path)
         if node is not None and not node.mode.endswith("+") and allowed(node, user.need(), facts):
+            if node.mode.endswith("?"):
+                raise DEVICE_NODES.unknown(f"whether {node.path} has an access list")
             quotes = merged(opening_quote(climb, opening), nodes.line_of(node.line), user.some()[:1])
             yield Clue(cause="security-policy-denies-devices", quotes=quotes)
             return

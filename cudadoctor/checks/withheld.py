@@ -59,6 +59,7 @@ NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation st
 REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
 WITHHELD = "kernel-interface-withheld"
 THREADS = "clone3"
+FOREIGN = "of another PID namespace"  # as sources/kernel_interface.py says it of /proc
 _CODES = {"EPERM": "1", "EACCES": "13", "ENOSYS": "38"}  # of Linux, wherever a recording is read: include/uapi/asm-generic/errno.h
 # The last frame of a traceback, and an error without the name of a file behind it.
 _OF_SYSTEM = lazy(
@@ -196,10 +197,14 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     shown, code = failure
     of_driver = [entry for entry in fact.value if entry.name not in OF_PYTHON]
-    refused = [entry for entry in of_driver if entry.name != THREADS or not (_few_processes(facts) or _preloads(facts))]
+    others = [entry for entry in of_driver if entry.name != THREADS]
+    other_reason = _few_processes(facts) or (len(others) < len(of_driver) and not others and _preloads(facts))
+    refused = others if other_reason else of_driver
     names = [entry.name for entry in refused]
     if refused and (code != NO_DEVICE or IOCTL in names):
-        values = {"call": ", ".join(names), **({"proc": "yes"} if names[0].startswith("/proc") else {})}
+        values = {"call": ", ".join(names)}
+        if names[0].startswith("/proc"):
+            values["namespace" if refused[0].answer == FOREIGN else "proc"] = "yes"
         quotes = tuple(quote for entry in refused[:3] for quote in fact.line_of(entry.line))
         yield Clue(cause=WITHHELD, quotes=(shown, *quotes), from_rung="init", seen="failed", values=values)
 
@@ -236,8 +241,7 @@ def _few_processes(facts: Facts) -> bool:
 
 def _preloads(facts: Facts) -> bool:
     """Whether a library stands between programs and the C library, which may refuse a thread as well as the kernel does."""
-    environment = facts.there(ENVIRONMENT)
-    return environment is not None and bool(variables_of(environment).get("LD_PRELOAD"))
+    return bool(variables_of(facts[ENVIRONMENT]).get("LD_PRELOAD"))
 
 
 # ---------------------------------------------------------------- files

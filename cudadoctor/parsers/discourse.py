@@ -30,8 +30,8 @@ _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
-# What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank of
-# PyTorch, a whole version.
+# What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
+# of PyTorch, a whole version.
 _OF_A_RUN = lazy(
     r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
     r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\b\d{1,4}\.\d{1,4}\.\d"

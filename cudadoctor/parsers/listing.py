@@ -7,7 +7,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 
 _ENTRY = lazy(
-    r"^\s{0,16}(?P<mode>[bcdlps-][r-][w-][xsS-][r-][w-][xsS-][r-][w-][xtT-]\+?)[.@]?\s{1,20}\d{1,10}"
+    r"^\s{0,16}(?P<mode>[bcdlps-][r-][w-][xsS-][r-][w-][xsS-][r-][w-][xtT-][+?]?)[.@]?\s{1,20}\d{1,10}"
     r"\s{1,40}(?P<owner>[^\s/]{1,100})\s{1,40}(?P<group>[^\s/]{1,100})\s{1,40}"
     r"(?:(?P<major>\d{1,10}),\s{0,20}(?P<minor>\d{1,10})|\d{1,20}[KMGT]?)\s{1,40}(?P<rest>\S.{0,600})$"
 )

@@ -5,6 +5,7 @@ A reader raises OSError where the thing cannot be read; sources/host.py turns th
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -95,16 +96,18 @@ def _long(path: str, *, followed: bool = False) -> str:
     else:
         size = str(info.st_size)
     target = f" -> {os.readlink(path)}" if stat.S_ISLNK(info.st_mode) else ""
-    mode = stat.filemode(info.st_mode) + ("+" if _has_access_list(path) else "")
+    mode = stat.filemode(info.st_mode) + _access_list(path)
     return f"{mode} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
 
 
-def _has_access_list(path: str) -> bool:
-    """Whether somebody named users or groups beside owner and group (setfacl): mode bits are not the whole truth then."""
+def _access_list(path: str) -> str:
+    """What `ls -l` writes behind a mode: "+" where users or groups are named beside owner and group, so that the mode alone does not decide;
+    "?" where nobody may say.
+    """
     try:
-        return hasattr(os, "getxattr") and bool(os.getxattr(path, "system.posix_acl_access"))
-    except OSError:
-        return False
+        return "+" if hasattr(os, "getxattr") and os.getxattr(path, "system.posix_acl_access") else ""
+    except OSError as error:
+        return "" if error.errno in (errno.ENODATA, errno.ENOTSUP, errno.ENOENT) else "?"
 
 
 def _name(number: int, *, group: bool = False) -> str:

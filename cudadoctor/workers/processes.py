@@ -258,7 +258,7 @@ def main() -> None:
     family = doctors_own(add_stat(table), doctor)
     leave_what_lasts(table, family, prefix)
     mine = os.getuid() if hasattr(os, "getuid") else None
-    complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
+    complete = os.access("/proc/1/stat", os.R_OK)  # not so where other users' processes are hidden, or shown without what they do
     for pid in sorted(set(table) - family, key=lambda pid: (files_of(pid), pid)):  # who opened a million files hides nobody else
         entry = table[pid]
         held, readable = devices(pid, entry["letter"], prefix)

@@ -141,6 +141,21 @@ def test_the_module_is_built_for_a_kernel_that_lacks_it(root: Root) -> None:
     assert root.must(f"modinfo -k {root.kernel} -F version nvidia-current || modinfo -k {root.kernel} -F version nvidia").strip()
 
 
+def test_a_library_that_apt_itself_needs_comes_back(root: Root) -> None:
+    """The recipe's words: apt does not start, dpkg does, and a package from elsewhere puts the file back."""
+    library = root.must("readlink -f /usr/lib/x86_64-linux-gnu/libstdc++.so.6").strip()
+    whole = (root.folder / library.lstrip("/")).read_bytes()
+    root.must("cd /root && apt-get download -q libstdc++6")  # what another machine of this release does
+    (root.folder / library.lstrip("/")).write_bytes(whole[:4096])
+    assert root.ran("apt-get --version").returncode != 0
+    steps = root.steps("system-library-missing", path=library)
+    assert [step.kind for step in steps] == ["reads"]
+    assert root.must(steps[0].shell or "false").startswith("libstdc++6:")
+    root.must("dpkg -i /root/libstdc++6_*.deb")
+    assert (root.folder / library.lstrip("/")).read_bytes() == whole
+    root.must("apt-get --version")
+
+
 def test_a_variable_leaves_a_file_of_the_system_and_comes_back(root: Root) -> None:
     path = root.folder / "etc/environment"
     path.write_text("LANG=C\nCUDA_VISIBLE_DEVICES=x\n")
