@@ -101,8 +101,8 @@ def _long(path: str, *, followed: bool = False) -> str:
 
 
 def _access_list(path: str) -> str:
-    """What `ls -l` writes behind a mode: "+" where users or groups are named beside owner and group, so that the mode alone does not decide;
-    "?" where nobody may say.
+    """What `ls -l` writes behind a mode: "+" where users or groups are named beside owner and group, so that the mode alone decides
+    nothing; "?" where nobody may say.
     """
     try:
         return "+" if hasattr(os, "getxattr") and os.getxattr(path, "system.posix_acl_access") else ""
