@@ -21,7 +21,7 @@ import pytest
 from cudadoctor.model.facts import Fact
 from cudadoctor.parsers import worker_processes
 from cudadoctor.parsers.base import Text
-from tests.worker_runs import LIMIT, STUBS, WORKERS, letter, load, of, run, run_raw, stat_fields, wait_until
+from tests.worker_runs import LIMIT, STUBS, WORKERS, letter, load, of, raising, run, run_raw, stat_fields, wait_until
 
 OWN = ("nvml", "processes", "python_env", "toolkit_search", "toolkit_search_linux")
 
@@ -429,6 +429,14 @@ def test_processes_without_psutil_say_the_same(device: Path, holder: subprocess.
     for pid in (holder.pid, os.getpid()):
         assert {**plain[pid], "start_time": 0} == {**usual[pid], "start_time": 0}
         assert abs(plain[pid]["start_time"] - usual[pid]["start_time"]) < 2
+
+
+def test_processes_threads_of_one_that_ended_may_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may not be listed is not "holds nothing"; what ended meanwhile is."""
+    module = load("processes")
+    for wrong, readable in ((PermissionError, False), (ProcessLookupError, True)):
+        monkeypatch.setattr(module.os, "listdir", raising(wrong))
+        assert module.devices(1, "Z", "/dev/nvidia") == (set(), readable)
 
 
 def test_processes_kernel_threads_are_left_out(device: Path) -> None:

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.worker_runs import load
+from tests.worker_runs import load, raising
 
 search, own = load("toolkit_search"), load("toolkit_search_windows")
 TOOLKIT = ("bin/nvcc.exe", "bin/nvrtc64_120_0.dll", "bin/nvrtc64_120_0.alt.dll", "bin/cudart64_12.dll", "bin/nvJitLink_120_0.dll", "nvvm/bin/nvvm64_40_0.dll", "nvvm/libdevice/libdevice.10.bc")  # fmt: skip
@@ -131,6 +132,16 @@ def test_the_process_table_of_windows(capfd: pytest.CaptureFixture[str]) -> None
     assert {entry["state"] for entry in entries} == {"running"}
     assert os.getpid() not in {entry["pid"] for entry in entries}
     assert all("devices" not in entry for entry in entries)
+
+
+def test_a_process_whose_user_has_no_name_hides_none(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows: "No mapping between account names and security IDs was done"."""
+    monkeypatch.setattr(psutil.Process, "username", raising(OSError))
+    load("processes").on_windows(os.getpid())
+    head, *entries = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert head["event"] == "processes"
+    assert entries
+    assert all("user" not in entry for entry in entries)
 
 
 def test_without_psutil_nobody_lists_them(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,15 @@ def of(events: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:
     return [entry for entry in events if entry["event"] == event]
 
 
+def raising(error: type[BaseException]) -> Any:
+    """A function in the place of another, which only fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
 def wait_until(what: Any) -> None:
     for _ in range(500):
         if what():

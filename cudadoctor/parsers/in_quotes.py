@@ -141,8 +141,8 @@ class InQuotes:
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
         met = (self._meets.search(said if behind[:1].isascii() else said + behind) or self._ends_with.search(said)) is not None
-        mine = self._own.search(f"{near.above[-_NEAR:]}\n{line[max(0, start - _NEAR) : end + _NEAR]}") is not None
-        met = met and (mine or (not named and not around().calm and (item is None or around().own)))
+        if met and not self._own.search(f"{near.above[-_NEAR:]}\n{line[max(0, start - _NEAR) : end + _NEAR]}"):
+            met = not named and not around().calm and (item is None or around().own)
         if not before.strip() and near.gap_above and near.above:
             met = met and self._reaches(said, near, around)
         return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None

@@ -76,7 +76,7 @@ def table_from_psutil(psutil: Any) -> Dict[int, Entry]:
     table: Dict[int, Entry] = {}
     for process in psutil.process_iter(["ppid", "username", "uids", "create_time"]):
         found = process.info
-        if found["uids"] is not None:  # None: it ended meanwhile
+        if found["uids"] is not None:  # None: not to be asked, as one that just ended
             began, uid = found["create_time"], found["uids"].real
             table[process.pid] = {"pid": process.pid, "ppid": found["ppid"], "user": found["username"], "uid": uid, "start_time": began}
     return table
@@ -141,10 +141,13 @@ def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
 def table_of_windows(psutil: Any) -> Dict[int, Entry]:
     """Every process as far as this user may ask. Windows suspends apps whose windows are hidden: that is no state of a fault, all run."""
     table: Dict[int, Entry] = {}
-    for process in psutil.process_iter(["ppid", "username", "create_time"]):  # None: another user's
-        found = process.info
-        user, began = found["username"], found["create_time"]
-        table[process.pid] = {"pid": process.pid, "ppid": found["ppid"], "user": user, "start_time": began, "state": "running"}
+    for process in psutil.process_iter(["ppid"]):
+        entry: Entry = {"pid": process.pid, "ppid": process.info["ppid"], "user": None, "start_time": None, "state": "running"}
+        table[process.pid] = entry
+        try:
+            entry.update(start_time=process.create_time(), user=process.username())
+        except (psutil.Error, OSError):
+            pass  # another user's, or an account that no longer has a name
     return table
 
 
@@ -176,16 +179,16 @@ def files_of(pid: int) -> int:
 def devices(pid: int, letter: str, prefix: str) -> Tuple[Set[str], bool]:
     """Device files that a process holds, and whether that could be read."""
     folders = ["/proc/%d" % pid]
-    if letter in ("Z", "X"):  # its first thread ended; others may still hold files
-        folders = ["/proc/%d/task/%s" % (pid, thread) for thread in listing("/proc/%d/task" % pid) if thread != str(pid)]
     found: Set[str] = set()
-    for folder in folders:
-        try:
+    try:
+        if letter in ("Z", "X"):  # its first thread ended; others may still hold files
+            folders = ["/proc/%d/task/%s" % (pid, thread) for thread in os.listdir("/proc/%d/task" % pid) if thread != str(pid)]
+        for folder in folders:
             found |= held_open(folder + "/fd", (prefix,))
-        except PermissionError:
-            return set(), False
-        except OSError:
-            pass  # it ended meanwhile
+    except PermissionError:
+        return set(), False
+    except OSError:
+        pass  # it ended meanwhile
     return found, True
 
 
