@@ -55,6 +55,8 @@ def test_what_somebody_met_counts(line: str) -> None:
         f'I see "{MESSAGE}" means an index is wrong',
         f'A customer gets "{MESSAGE}" on his own machine',
         f"Ein Kunde bekommt „{MESSAGE}“",
+        f'You are paged, a job died with "{MESSAGE}"',
+        f'Our sheet has a row with the remark "{MESSAGE}"',
     ],
 )
 def test_what_is_only_spoken_of_does_not(line: str) -> None:

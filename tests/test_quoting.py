@@ -42,6 +42,15 @@ QUOTING = {
     "records of tests that passed": "------------------------------ live log call ------------------------------\n"
     "ERROR    app.gpu:gpu.py:42 NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\nPASSED          [100%]\n\n"
     "============================ 2 passed in 1.31s ============================\n",
+    "tests that passed, told in few words": f"$ pytest -q -rA\n..    [100%]\n==================== PASSES ====================\n________ test_old ________\n"
+    f"RuntimeError: {NO_IMAGE}\nPASSED tests/test_a.py::test_old\n2 passed in 1.31s\n",
+    "tests that passed, behind the time": "2026-02-17T07:14:03.44Z Test project /home/ann/build\n2026-02-17T07:14:03.70Z     Start 1: sums\n"
+    f"2026-02-17T07:14:03.80Z {NO_IMAGE}\n2026-02-17T07:14:03.81Z 1/1 Test #1: sums .......***Skipped\n"
+    "2026-02-17T07:14:04.03Z 100% tests passed, 0 tests failed out of 1\n",
+    "a commit": f"commit 1a2b3c4d5e6f70819203a4b5c6d7e8f901234567\nAuthor: Ann <ann@example.org>\nDate:   Tue Jan 20 16:08:55 2026 +0100\n\n"
+    f"    errors: say more\n\n        {NO_IMAGE}\n",
+    "alerts in a group": "groups:\n  - name: gpus\n    rules:\n      - alert: Driver\n        expr: x > 0\n        annotations:\n"
+    f"          summary: {MISMATCH}\n      - alert: Bus\n        expr: y > 0\n",
     "a mapping": f'HINTS = {{\n    "{MISMATCH}": "Restart.",\n    "{NO_IMAGE}": "Take a newer build.",\n}}\n',
     "a Dockerfile": "FROM nvidia/cuda:12.8.1-devel-ubuntu24.04\nENV CUDA_HOME=/usr/local/cuda\nRUN apt-get update\n"
     f"# without the runtime: libcuda.so.1: cannot open shared object file: No such file or directory\n# {NO_IMAGE}\n",
@@ -66,6 +75,8 @@ REPORTING = {
     "a build of an image": f"Step 3/4 : RUN nvidia-smi\n ---> Running in 1a2b3c4d5e6f\n{MISMATCH}\n",
     "a record of a test that failed": "---------- live log call ----------\nERROR    app.gpu:gpu.py:42 NVRM: Xid (PCI:0000:65:00): 79, GPU has "
     "fallen off the bus.\nFAILED          [100%]\n=========== 1 failed, 2 passed in 1.31s ===========\n",
+    "a quiet test that failed": f"==================== PASSES ====================\n________ test_old ________\nRuntimeError: {NO_IMAGE}\n"
+    "FAILED tests/test_a.py::test_old\n1 failed, 2 passed in 1.31s\n",
     "a record in JSON": f'{{\n  "error": "{MISMATCH}",\n  "exit code": 18\n}}\n',
     "not solved": f"{MISMATCH}\nA reboot did not help, so this is not solved.\n",
     "solved for a while": f"{MISMATCH}\nAfter a reboot it works again, but only until the next upgrade.\n",

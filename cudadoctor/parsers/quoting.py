@@ -11,6 +11,7 @@ somebody writes below is his own.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
@@ -52,14 +53,17 @@ _PASSED = lazy(
     r"|^(?:--- )?PASS:"
 )
 _FAILED = lazy(r"\b(?:FAILED|not ok|XFAIL)\b|\bERROR\b(?! {1,8}[\w.]{1,80}:[\w.]{1,60}\.py:\d)")  # a record of its log is no result
-# The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest, cargo, Go and Ginkgo.
+# The first and the last words of a run of tests in which none failed: of pytest (also with -q), ctest, GoogleTest, cargo, Go and Ginkgo,
+# behind the time that GitHub Actions and others put before each line.
+_STAMP = r"^(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z )?"
 _SUITE = lazy(
-    r"^={3,80} test session starts|^-{3,80} live log \w{3,9} -|^Test project /|^\[ {0,4}(?:=+|RUN|-+) {0,6}\]|^running \d{1,6} tests?$"
-    r"|^=== RUN |^Running Suite: |^\[sig-[\w-]{2,30}\] "
+    rf"{_STAMP}(?:={{3,80}} (?:test session starts|PASSES) |-{{3,80}} live log \w{{3,9}} -|Test project /|\[ {{0,4}}(?:=+|RUN|-+) {{0,6}}\]"
+    r"|running \d{1,6} tests?$|=== RUN |Running Suite: |\[sig-[\w-]{2,30}\] )"
 )
 _ALL_PASSED = lazy(
-    r"^={3,80} (?:\d{1,7} \w{4,12}, ){0,4}\d{1,7} passed(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in |^100% tests passed"
-    r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\.|^PASS$|^SUCCESS! -- \d{1,7} Passed \| 0 Failed"
+    rf"{_STAMP}(?:(?:={{3,80}} )?(?:\d{{1,7}} \w{{4,12}}, ){{0,4}}\d{{1,7}} passed"
+    r"(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in \d"
+    r"|100% tests passed|\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|test result: ok\.|PASS$|SUCCESS! -- \d{1,7} Passed \| 0 Failed)"
 )
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
@@ -99,6 +103,7 @@ _PAST = lazy(r"^git (?:--no-pager )?(?:log|show|blame|annotate|diff|grep)\b")
 _SEARCH = lazy(r"^(?:e?grep|rg|ag|ack)\b[^|]*$")  # what a pipe hands on is no source
 _QUOTED = lazy(r"'[^']{0,400}'|\"[^\"]{0,400}\"")
 _PLACE = lazy(rf"^(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{_SOURCES})[:-]\d{{1,6}}[:-]")
+_COMMIT, _AUTHOR = lazy(r"^commit [0-9a-f]{7,64}\b"), lazy(r"^(?:Author|Merge): ")  # git log, with or without its prompt
 _OF_COMMIT = lazy(r"^(?:commit [0-9a-f]{7,40}\b|Merge: |Author: |Date: |diff --git |index |@@ |[ +-])")
 
 
@@ -282,13 +287,13 @@ def _settings(lines: Sequence[str]) -> Iterator[int]:
 
 def _definitions(lines: Sequence[str]) -> Iterator[int]:
     """A list in YAML of what is named: tasks, rules, alerts. No program reports so."""
-    heads = [index for index, line in enumerate(lines) if _YAML_NAMED.match(line)]
-    depths = {len(line) - len(line.lstrip()) for line in (lines[index] for index in heads)}
-    for head in heads if len(heads) > 1 and len(depths) == 1 and not any(line.startswith("@@ ") for line in lines) else ():
+    depths = {index: len(line) - len(line.lstrip()) for index, line in enumerate(lines) if _YAML_NAMED.match(line)}
+    alike = Counter(depths.values())
+    for head, depth in depths.items() if not any(line.startswith("@@ ") for line in lines) else ():
         end = head + 1
-        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (min(depths) + 2))):
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * (depth + 2))):
             end += 1
-        yield from range(head, end)
+        yield from range(head, end) if alike[depth] > 1 else ()
 
 
 def _directives(lines: Sequence[str]) -> Iterator[int]:
@@ -327,6 +332,8 @@ def _history(lines: Sequence[str]) -> Iterator[int]:
     """What git prints of a source's past, and the places that a search shows, up to the next prompt or to somebody's own words."""
     belongs: re.Pattern[str] | None = None
     for index, line in enumerate(lines):
+        if _COMMIT.match(line) and _AUTHOR.match("".join(lines[index + 1 : index + 2])):
+            belongs = _OF_COMMIT
         typed = command(line)
         if typed is not None:
             belongs = _OF_COMMIT if _PAST.match(typed) else _PLACE if _SEARCH.match(_QUOTED.sub("", typed)) else None

@@ -16,12 +16,14 @@ from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, sta
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
+MOUNT = "mount-option-forbids"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
 NODES, SERVICE = "device-nodes-missing", "service-without-devices"
 _NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
 NVLINK, PEER = "nvlink-error", "peer-access-broken"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
+_LIBRARY = lazy(r"/[^\s:]{1,400}(?=: failed to map segment)")
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _BUSY = codes("cuda 46")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
@@ -177,6 +179,15 @@ def limited(case: Case) -> Iterator[Clue]:
         yield finding(CEILING, lines, found.line_of(low.line), values={"limit": low.name, "value": low.words})
 
 
+def on_mount(case: Case) -> Iterator[Clue]:
+    """The loader could not map a library, and the mount that holds it is shown with noexec."""
+    lines, mount = case.suspected(MOUNT), case.says("noexec-mount")
+    library = _LIBRARY.search(lines[0].text) if lines else None
+    points = [f"{word.rstrip('/')}/" for quote in mount for word in quote.text.split() if word.startswith("/")]
+    if library is not None and library[0].startswith(tuple(points)):
+        yield finding(MOUNT, lines, mount, values={"place": library[0], "option": "noexec", "opposite": "exec"})
+
+
 TIES = (
     confidential,
     # The device is busy or unavailable (46), and the text speaks of the licence of a vGPU.
@@ -194,7 +205,15 @@ TIES = (
         unless=(_mode_in_tables,),
         basis="suspected",
     ),
-    *(mig_name, mig_on, policy, hidden_by_unit, only_uvm_missing),
+    *(mig_name, mig_on, policy, hidden_by_unit, only_uvm_missing, on_mount),
+    # No GPU is found where the host's part of vGPU is loaded. Whoever speaks of a guest may show the host too.
+    joined(
+        "vgpu-manager-without-cuda",
+        suspects("driver-not-loaded", "libcuda-missing"),
+        beside=(lambda case: case.module("nvidia_vgpu_vfio"),),
+        basis="suspected",
+        unsettled=True,
+    ),
     # Programs run without copies between GPUs, and the counters of an NVLink show many errors: it is the link.
     joined(NVLINK, suspects(NVLINK, words=_COUNTED), beside=(states(PEER),)),
     # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.

@@ -1,5 +1,5 @@
-"""What a text says and takes back itself: a CPU that is meant, a driver that is said to be absent beside a table of its GPUs, a fault that
-a later answer of the same tools refutes.
+"""What a text says and takes back itself: a CPU that is meant, a driver that is said to be absent beside a table of its GPUs, a Fabric
+Manager that is blamed beside GPUs that it registered, a fault that a later answer of the same tools refutes.
 
 A clue that is taken back is kept as an advice, which blames nothing.
 """
@@ -27,6 +27,8 @@ _CPU_BUILD = "framework-cpu-build"
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
+_FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
+_NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
@@ -39,6 +41,7 @@ def standing(case: Case) -> list[Clue]:
     if case.says("nvidia-is-default") or (case.says("k3s") and case.says("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
+    gone |= {_FABRIC} if _registered(case) else set()
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
@@ -62,6 +65,12 @@ def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], 
 
 def _of_plugin(clue: Clue) -> bool:
     return clue.cause == _NO_RUNTIME and all(OF_PLUGIN.search(quote.text) for quote in clue.quotes)
+
+
+def _registered(case: Case) -> bool:
+    """Whether Fabric Manager answered each GPU, one of them with a refusal, and nothing but CUDA's "not ready" speaks of one that waits."""
+    waits = (quote.text for clue in case.said if clue.cause == _FABRIC and clue.basis == "stated" for quote in clue.quotes)
+    return bool(case.stated(_REFUSED)) and all(map(_NOT_READY.search, waits))
 
 
 def _listed(case: Case) -> bool:
