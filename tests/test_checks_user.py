@@ -373,6 +373,25 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     assert (values["module"], values["package"]) == (module, words)
 
 
+def test_a_neighbour_that_is_too_old_is_what_has_to_be_installed() -> None:
+    output = HALF_GONE.replace(
+        "ModuleNotFoundError: No module named 'llvmlite.binding.dylib'",
+        "ImportError: Numba requires SciPy version 1.0 or greater. Got SciPy 0.19.1.",
+    )
+    values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
+    assert (values["package"], values["requirement"]) == ("scipy", "scipy>=1.0")
+
+
+def test_packages_that_lead_into_a_cache_that_is_gone() -> None:
+    """Numba's words are of no use then: nothing of it is there. Where the kernel runs, nothing is claimed."""
+    gone = with_numba(msgspec.structs.replace(package("numba-cuda", "0.30.4"), lost="../../cache/numba_cuda/METADATA"))
+    no_jit = climb("numba-kernel", output="AttributeError: module 'numba.cuda' has no attribute 'jit'")
+    found = clue("python-package-damaged", {PYTHON: gone, LADDER: no_jit})
+    assert (found.values["package"], found.values["lost"]) == ("numba-cuda", "../../cache/numba_cuda/METADATA")
+    assert "python-package-damaged" not in causes({PYTHON: gone})
+    assert "python-package-damaged" not in causes({PYTHON: with_numba(), LADDER: no_jit})
+
+
 def test_a_file_that_is_not_what_was_installed() -> None:
     """It outranks versions that do not fit: they seem not to where half of a module is gone."""
     path = "/v/lib/python3.12/site-packages/llvmlite/ir/types.py"

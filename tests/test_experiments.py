@@ -294,6 +294,14 @@ def test_where_others_compute_a_try_does_what_the_first_climb_did() -> None:
         assert (plan is not None and plan.goal == "numba-kernel") is may
     ladder = shared.get("ladder")
     assert ladder is not None
+    beside = '{"event": "guest", "gpu": 0, "busy": 90, "others": 1}\n' + (ladder.stdout or "")  # nobody was listed, and then one came
+    for clients, may in ((0, True), (2, False)):
+        nobody = re.sub(r'\{"event": "process"[^\n]*\n', "", asked["nvml"].stdout or "").replace(
+            '"compute_mode"', f'"mps_clients": {clients}, "compute_mode"'
+        )
+        assert '"process"' not in nobody
+        items = (msgspec.structs.replace(asked["nvml"], stdout=nobody), msgspec.structs.replace(ladder, stdout=beside))
+        assert (plan_for(alone.completed(items)) is not None) is may
     full = re.sub(r'"memory_free_bytes": \d+', '"memory_free_bytes": 1000000000', ladder.stdout or "")
     assert full != ladder.stdout
     assert plan_for(shared.completed((msgspec.structs.replace(ladder, stdout=full),))) is None

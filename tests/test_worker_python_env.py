@@ -87,6 +87,17 @@ def test_python_env_packages_and_their_builds(patient: Patient) -> None:
     assert packages["nvidia-cuda-nvrtc-cu12"]["version"] == "12.9.86"
 
 
+def test_python_env_packages_that_are_links_into_a_cache(patient: Patient, tmp_path: Path) -> None:
+    cache = patient.file("METADATA", "Name: numba\n", tmp_path / "cache")
+    patient.install("numba", "0.68.1")
+    link = patient.site / "numba-0.68.1.dist-info" / "METADATA"
+    link.unlink()
+    link.symlink_to(cache)
+    assert "lost" not in of(patient.look(), "package")[0]
+    cache.unlink()
+    assert of(patient.look(), "package")[0]["lost"] == str(cache)
+
+
 def test_python_env_torch_for_the_cpu_without_a_local_version(patient: Patient) -> None:
     patient.install("torch", "2.11.0")
     patient.file("torch/version.py", "cuda = None\nhip = None\n", patient.site)

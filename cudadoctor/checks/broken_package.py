@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import NOT_THERE, UNUSABLE, in_python, numba_is_ours, requirements_of, rung_quote, spoken
+from cudadoctor.checks.common import (
+    NOT_THERE,
+    UNUSABLE,
+    any_of,
+    in_python,
+    numba_is_ours,
+    package_quote,
+    requirements_of,
+    rung_quote,
+    spoken,
+)
 from cudadoctor.checks.reading import broken, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
@@ -55,6 +65,10 @@ _OF_SYSTEM = lazy(
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
+# ImportError: Numba requires SciPy version 1.0 or greater. Got SciPy 0.19.1.
+_TOO_OLD = lazy(
+    r"\b(?:requires|needs) (?P<name>[A-Za-z][\w-]{1,40})(?: version)? (?P<least>\d{1,4}(?:\.\d{1,4}){0,3}) or (?:greater|newer)\b"
+)
 _NEAR = 3  # files that an error names last: one that somebody edited far above it is no reason
 _OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a neighbour they work with
 
@@ -146,8 +160,9 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
             continue
-        name = distribution(found.module, python)
-        requirement = demanded(name, python)
+        older = _TOO_OLD.search(found.words)
+        name = distribution(found.module, python) if older is None else older["name"].lower()
+        requirement = demanded(name, python) if older is None else f"{name}>={older['least']}"
         values = {"package": name, "module": found.module, **({"requirement": requirement} if requirement is not None else {})}
         yield in_python(BROKEN, facts[PYTHON], (rung_quote(climb, result), spoken(found.path, 0, found.words)), values)
         return
@@ -184,6 +199,19 @@ def damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
 
 
+def lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's rung fails, and packages are links into a cache that was cleaned (uv's link mode `symlink`)."""
+    climb = facts[LADDER]
+    for result in _failed(climb):
+        python = told(facts, PYTHON, climb)
+        gone = [package for package in (python.packages if python is not None else ()) if package.lost is not None]
+        if gone:
+            names = sorted({package.name for package in gone} & {*_OF_DEMAND}) or [gone[0].name]
+            quotes = (*(package_quote(facts[PYTHON], package) for package in gone if package.name in names), rung_quote(climb, result))
+            yield in_python(DAMAGED, facts[PYTHON], quotes, {"package": names[0], "lost": gone[0].lost or ""})
+        return
+
+
 def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Python that does not see the packages of the virtual environment to which it seems to belong."""
     climb = facts[LADDER]
@@ -199,7 +227,7 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 RULES = (
     Rule("python", (BROKEN,), rule),
-    Rule("python", (DAMAGED,), damaged),
+    Rule("python", (DAMAGED,), any_of(damaged, lost)),
     Rule("python", (SYSTEM,), of_system),
     Rule("python", (DETACHED,), detached),
 )

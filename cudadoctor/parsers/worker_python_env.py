@@ -150,7 +150,8 @@ def _toolkit(text: Text, found: _Found, python: str) -> Fact[Any] | Unknown:
 
 
 def _package_words(package: PythonPackage) -> str:
-    return f"{package.name} {package.version}" + (f" (build {package.build})" if package.build else "")
+    build = f" (build {package.build})" if package.build else ""
+    return f"{package.name} {package.version}{build}" + (f", links to {package.lost}, which is gone" if package.lost else "")
 
 
 def _component_words(component: Component) -> str:

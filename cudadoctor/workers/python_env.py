@@ -69,6 +69,11 @@ class Distribution:
                     found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
         return found
 
+    def lost(self) -> str | None:
+        """Where the metadata leads to, a link into a cache or a store, where nothing is there any more."""
+        files = [os.path.join(self.folder, self.metadata, name) for name in ("METADATA", "PKG-INFO")]
+        return next((os.readlink(file) for file in files if os.path.islink(file) and not os.path.exists(file)), None)
+
     def build(self) -> str | None:
         """cpu, cu128, rocm6.2 ... from the version's local part or torch's own file."""
         local = self.version.partition("+")[2]
@@ -117,7 +122,9 @@ def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[s
         if build is None:
             build = conda.get("pytorch" if name == "torch" and "torch" not in conda else name, (None, None))[1]
         requires = entry.requires() if name in WITH_REQUIREMENTS else []
-        emit("package", name=name, version=entry.version, build=build, path=entry.folder, requires=requires)
+        lost = entry.lost()
+        gone = {} if lost is None else {"lost": lost}
+        emit("package", name=name, version=entry.version, build=build, path=entry.folder, requires=requires, **gone)
     for name, (version, build) in sorted(conda.items()):
         if interesting(name) and name not in installed:
             emit("package", name=name, version=version, build=build, path=os.path.join(sys.prefix, "conda-meta"), requires=[])

@@ -130,13 +130,14 @@ def _goal(facts: Facts, rung: str) -> str | None:
 
 
 def _shared_alike(processes: Sequence[GpuProcess], nvml: Nvml | None) -> bool:
-    """Whether these processes have contexts of their own. Clients of MPS share one, and who has no name, as a process of another PID
-    namespace has none, may be its server: then NVML has to say that MPS has no clients.
+    """Whether these processes have contexts of their own. Clients of MPS share one, and who has no name or is not listed, as a process of
+    another PID namespace, may be its server: then NVML has to say that MPS has no clients.
     """
     clients = [gpu.mps_clients for gpu in nvml.gpus] if nvml is not None else []
-    named = all(one.name is not None for one in processes) or (bool(clients) and None not in clients)
+    known = bool(processes) and all(one.name is not None for one in processes)
+    counted = bool(clients) and None not in clients
     alike = all(one.kind == "C" and _OF_MPS not in (one.name or "") for one in processes)
-    return bool(processes) and named and alike and not any(clients)
+    return (known or counted) and alike and not any(clients)
 
 
 def _proposals(

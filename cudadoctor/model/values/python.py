@@ -52,6 +52,7 @@ class PythonPackage(Value, frozen=True, kw_only=True):
     build: str | None = None  # cpu, cu128, a conda build string
     path: str | None = None
     requires: tuple[str, ...] = ()
+    lost: str | None = None  # where its files lead to, which are links, and nothing is there
 
 
 class Shadow(Value, frozen=True, kw_only=True):
