@@ -569,6 +569,15 @@ def test_xz_reads_what_stands_behind_zeros(zeros: int) -> None:
     assert b"".join(iter(lambda: stream.read(1 << 16), b"")) == b"first second"
 
 
+def test_xz_is_given_no_more_than_it_asks_for() -> None:
+    """What it was given and may not give yet it keeps: a whole archive, moved about in memory with each read."""
+    source = io.BytesIO(lzma.compress(bytes(64 << 20)) + lzma.compress(random.Random(1).randbytes(1 << 20)))
+    stream = unpacking._xz(source)
+    for _ in range(20):
+        assert len(stream.read(1000)) == 1000
+    assert source.tell() <= io.DEFAULT_BUFFER_SIZE
+
+
 def test_xz_gets_no_more_memory_than_its_levels_take() -> None:
     """A stream says itself how far back it looks: 11 MB of one took a gigabyte."""
     far = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import functools
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -181,6 +183,28 @@ def test_an_answer_of_another_node_counts_for_that_node(cluster: Path, monkeypat
     found = json.loads(run("fleet", "--ssh", "n[1-2]", "--format", "json").out)
     assert found["nodes"] == 1
     assert found["missing"] == [{"source": "n2", "why": "the answer that came is of n1"}]
+
+
+def test_an_answer_for_which_was_waited_long_is_no_report_of_tomorrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half an hour in Slurm's queue: the answer is newer than the saved report that it replaces."""
+
+    class Clock(dt.datetime):
+        late = dt.timedelta()
+
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
+            return super().now(tz) + cls.late
+
+    def srun(nodes: list[str], own: str, work: engines.Work, took: engines.Took) -> None:
+        Clock.late = dt.timedelta(minutes=30)
+        time = Clock.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        took(engines.Answer("n1", report=report("h200x2-bench", "n1", time=time)))
+
+    (tmp_path / "saved.json").write_bytes(report("driver-not-loaded", "n1"))
+    monkeypatch.setattr(distant, "srun", srun)
+    monkeypatch.setattr("datetime.datetime", Clock)
+    found = json.loads(run("fleet", str(tmp_path), "--slurm", "n1", "--format", "json").out)
+    assert (found["verdicts"], found["repeated"]) == ({"healthy": 1}, 1)
 
 
 def test_nodes_that_slurm_gives_to_nobody_are_named_with_its_reason(cluster: Path) -> None:

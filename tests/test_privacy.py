@@ -62,6 +62,7 @@ PLANTS = (
     Plant("leopoldine", {"environment": "PYTHONPATH=/Users/leopoldine/src\n", "ladder": _framework_error("/Users/leopoldine/src/numba.py")}),
     Plant("Hieronymus", {"text": 'File "C:\\Users\\Hieronymus Bosch\\env\\lib\\x.py", line 3\n'}),
     Plant("gwendolyn", {"dev": "crw-rw---- 1 gwendolyn chemlab-q4 195, 9 /dev/nvidia9\n"}),
+    Plant("hildegard", {"dev": "crw-rw----? 1 hildegard chemlab-q4 195, 9 /dev/nvidia9\n"}),  # nobody may say whether it has an access list
     Plant("chemlab-q4", {"user": "groups=1001(chemlab-q4)\n"}),
     Plant("rosalind", {"kernel-log": "[    9.1] Linux version 6.8.0 (rosalind@forge17) (gcc 13) #1\n"}),
     # -- machines

@@ -74,14 +74,14 @@ def _seen(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     from cudadoctor.fleet.stragglers import Figures, find, heat, measured_twice
     from cudadoctor.report.formats import Seen
 
-    # Clocks differ by a quarter of an hour; a report of tomorrow is none.
-    soon = (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
     policy = groups.asked_policy(groups.found_policy(options))
     with closing(reading_nodes.Reader(policy)) as reader:
         read, missing = reading_nodes.parted(reader.files(files))
         asking = asking_nodes.Asking(options, reader)
         answered, silent = asking.all()
         earlier, unread = reading_nodes.parted(reader.files(history))
+        # Clocks differ by a quarter of an hour; a report of tomorrow is none. Nodes may have been waited for longer than that.
+        soon = (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
         nodes, repeated = each_once([*read, *answered], soon)
         known = {measured.name for node in nodes for gpu in node.gpus for measured in gpu.figures}
         less = {row.name: row.less for row in gathering.knowledge().figures if row.name in known}

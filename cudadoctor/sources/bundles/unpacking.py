@@ -133,7 +133,8 @@ class _Members:
     def read(self, size: int = -1, /) -> bytes:
         """What the next bytes unpack to: at least one byte, but at the end."""
         while True:
-            held = self.held or self.source.read(io.DEFAULT_BUFFER_SIZE)  # a few: each member gives back what it did not use of them
+            wants = self.decoder.eof or getattr(self.decoder, "needs_input", True)  # xz keeps what it was given beyond what it may give
+            held = self.held or (self.source.read(io.DEFAULT_BUFFER_SIZE) if wants else b"")  # a few: each member gives back the rest
             if self.decoder.eof:  # zeros may follow a member
                 while held and not held.strip(b"\0"):
                     held = self.source.read(_PACKED)
@@ -144,7 +145,7 @@ class _Members:
             self.held = self.decoder.unused_data if self.decoder.eof else getattr(self.decoder, "unconsumed_tail", b"")
             if given:
                 return given
-            if not held:
+            if wants and not held:
                 raise EOFError("it ends before its end mark")
 
     def _unpacked(self, held: bytes, size: int) -> bytes:
