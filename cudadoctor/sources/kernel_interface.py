@@ -68,7 +68,7 @@ def _refusals(begin: Callable[[str], object] = str) -> Iterator[str]:
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):
         yield "/proc: not the kernel's"
-    elif os.readlink("/proc/self") != str(os.getpid()):
+    elif os.path.basename(os.path.realpath("/proc/self")) != str(os.getpid()):
         yield "/proc: of another PID namespace"
     elif not beginning("/proc/cpuinfo", 1):
         yield "/proc/cpuinfo: cannot be read, or is empty"
