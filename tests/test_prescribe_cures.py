@@ -241,6 +241,18 @@ def test_a_process_that_is_not_ours_to_end_is_not_ended(process: Process, who: A
     assert any(words in step.text for step in found.steps)
 
 
+@pytest.mark.parametrize("cause", ["zombie-gpu-process", "gpu-memory-held-by-others"])
+def test_no_step_speaks_of_a_command_that_compares_a_start_where_none_is_known(cause: str) -> None:
+    steps = ending(Process(pid=4711, own=True), cause).steps
+    assert [step for step in steps if step.kind == "reads" and "4711" in (step.shell or "")], "it can be looked at"
+    assert not [step.text for step in steps if step.kind == "destructive" and step.shell is None]
+
+
+def test_where_no_table_was_read_nobody_knows_where_a_process_is() -> None:
+    found = written("zombie-gpu-process", {PROCESSES: None, USER: user()}, {"pid": "4711", "pids": "4711"})
+    assert not [step.text for step in found.steps if "not visible from here" in step.text]
+
+
 def test_root_may_end_the_process_of_another_user() -> None:
     assert "kill 4711" in commands(ending(Process(pid=4711, own=False, user="bob", start_time=1.7e9), who=ROOT_USER))
 
