@@ -36,6 +36,7 @@ from cudadoctor.model.version import ToolkitVersion
 from tests.facts_builder import nodes, user
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
+    LINUX,
     ROOT_USER,
     commands,
     shells,
@@ -303,6 +304,16 @@ def test_a_group_that_may_open_the_files_is_joined() -> None:
     bounded = {**state, USER: ROOT_USER, CAPABILITIES: tuple(range(CAP_DAC_OVERRIDE + 1, 38))}
     assert [step.text for step in written("device-permission-denied", bounded).steps if "--cap-add DAC_OVERRIDE" in step.text]
     assert "usermod" not in commands(written("device-permission-denied", bounded))
+
+
+@pytest.mark.parametrize("system", LINUX)
+def test_an_access_list_is_taken_off_by_one_command_everywhere(system: str) -> None:
+    """An image brings setfacl: rpm-ostree refuses a package that is part of it, and what transactional-update adds is there after a restart."""
+    found = commands(written("device-permission-denied", {USER: user()}, {"acl": "yes", "place": "/dev/nvidia0"}, system))
+    assert "sudo setfacl -b /dev/nvidia0" in found
+    assert "rpm-ostree" not in found
+    assert "transactional-update" not in found
+    assert ("apt-get install -y acl" in found) == (system.startswith(("ubuntu", "debian", "pop", "linuxmint", "lmde", "kali", "wsl")))
 
 
 @pytest.mark.parametrize(
