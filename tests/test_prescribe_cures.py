@@ -36,6 +36,7 @@ from cudadoctor.model.version import ToolkitVersion
 from tests.facts_builder import nodes, user
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
+    LINUX,
     ROOT_USER,
     commands,
     shells,
@@ -241,6 +242,18 @@ def test_a_process_that_is_not_ours_to_end_is_not_ended(process: Process, who: A
     assert any(words in step.text for step in found.steps)
 
 
+@pytest.mark.parametrize("cause", ["zombie-gpu-process", "gpu-memory-held-by-others"])
+def test_no_step_speaks_of_a_command_that_compares_a_start_where_none_is_known(cause: str) -> None:
+    steps = ending(Process(pid=4711, own=True), cause).steps
+    assert [step for step in steps if step.kind == "reads" and "4711" in (step.shell or "")], "it can be looked at"
+    assert not [step.text for step in steps if step.kind == "destructive" and step.shell is None]
+
+
+def test_where_no_table_was_read_nobody_knows_where_a_process_is() -> None:
+    found = written("zombie-gpu-process", {PROCESSES: None, USER: user()}, {"pid": "4711", "pids": "4711"})
+    assert not [step.text for step in found.steps if "not visible from here" in step.text]
+
+
 def test_root_may_end_the_process_of_another_user() -> None:
     assert "kill 4711" in commands(ending(Process(pid=4711, own=False, user="bob", start_time=1.7e9), who=ROOT_USER))
 
@@ -291,6 +304,16 @@ def test_a_group_that_may_open_the_files_is_joined() -> None:
     bounded = {**state, USER: ROOT_USER, CAPABILITIES: tuple(range(CAP_DAC_OVERRIDE + 1, 38))}
     assert [step.text for step in written("device-permission-denied", bounded).steps if "--cap-add DAC_OVERRIDE" in step.text]
     assert "usermod" not in commands(written("device-permission-denied", bounded))
+
+
+@pytest.mark.parametrize("system", LINUX)
+def test_an_access_list_is_taken_off_by_one_command_everywhere(system: str) -> None:
+    """An image brings setfacl: rpm-ostree refuses a package that is part of it, and what transactional-update adds is there after a restart."""
+    found = commands(written("device-permission-denied", {USER: user()}, {"acl": "yes", "place": "/dev/nvidia0"}, system))
+    assert "sudo setfacl -b /dev/nvidia0" in found
+    assert "rpm-ostree" not in found
+    assert "transactional-update" not in found
+    assert ("apt-get install -y acl" in found) == (system.startswith(("ubuntu", "debian", "pop", "linuxmint", "lmde", "kali", "wsl")))
 
 
 @pytest.mark.parametrize(

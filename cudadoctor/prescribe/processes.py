@@ -35,19 +35,25 @@ def _of_ps(case: Case) -> bool:
     return listed is not None and listed.provider == "ps"
 
 
-def _without_start(case: Case) -> bool:
-    return _of_ps(case) and case.value("start_time") is None
+def _started(case: Case) -> float | None:
+    """When it began, as the table of processes or the finding says."""
+    if case.process is not None and case.process.start_time is not None:
+        return case.process.start_time
+    stated = (case.value("start_time") if case.value("pid") == str(case.pid) else None) or ""
+    return float(stated) if re.fullmatch(r"\d{1,12}(\.\d+)?", stated) else None
 
 
 CONDITIONS: dict[str, Condition] = {
     "process-known": lambda case: case.pid is not None,
-    "process-may-be-ended": lambda case: _may_end(case) and not _without_start(case),
-    # There is no moment of its start that a command could compare.
-    "process-mine-by-text": lambda case: _may_end(case) and _without_start(case),
+    "process-may-be-ended": lambda case: _may_end(case) and _started(case) is not None,
+    # There is no moment of its start that a command could compare. On the machine itself such a process is only looked at.
+    "process-mine-by-text": lambda case: _may_end(case) and _started(case) is None and _of_ps(case),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
     # A list of all processes has it in another namespace, or not at all.
-    "process-elsewhere": lambda case: case.pid is not None and case.told(PROCESSES) and not _of_ps(case) and not _reachable(case),
+    "process-elsewhere": lambda case: (
+        case.pid is not None and case.get(PROCESSES) is not None and not _of_ps(case) and not _reachable(case)
+    ),
     "process-of-service": lambda case: _service(case) and _mine(case),
 }
 
@@ -57,11 +63,7 @@ def values(case: Case) -> Found:
         return
     yield "pid", str(case.pid)
     process = case.process
-    start = process.start_time if process is not None else None
-    if start is None and case.value("pid") == str(case.pid):
-        stated = case.value("start_time") or ""
-        start = float(stated) if re.fullmatch(r"\d{1,12}(\.\d+)?", stated) else None
-    yield from _start("start", start)
+    yield from _start("start", _started(case))
     yield "owner", (process.user if process is not None else None) or case.value("user")
     if process is not None and process.ppid is not None and process.ppid > 1:
         table = case.get(PROCESSES)
