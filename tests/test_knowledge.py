@@ -447,6 +447,8 @@ def test_toolkits_and_their_drivers() -> None:
     assert KNOWLEDGE.toolkit(ToolkitVersion("99.1")) is None
     minimum = KNOWLEDGE.driver_minimum(ToolkitVersion("12.4"))
     assert (minimum.full, minimum.minor) == (ModuleVersion("550.54.14"), ModuleVersion("525.60.13"))
+    of_windows = KNOWLEDGE.driver_minimum(ToolkitVersion("12.4"), windows=True)
+    assert of_windows.full == ModuleVersion("551.61")
     unknown = KNOWLEDGE.driver_minimum(ToolkitVersion("99.1"))
     assert unknown.full is None
     assert unknown.minor is None

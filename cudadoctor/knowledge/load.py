@@ -198,14 +198,14 @@ class Knowledge:
         """The row of its major.minor."""
         return next((row for row in self.toolkits if row.version.major_minor == version.major_minor), None)
 
-    def driver_minimum(self, toolkit: ToolkitVersion) -> tables.DriverMinimum:
+    def driver_minimum(self, toolkit: ToolkitVersion, *, windows: bool = False) -> tables.DriverMinimum:
         """The oldest drivers for a toolkit: the first release of its major.minor counts, for an update is seldom known."""
-        fits = [row for row in self.toolkit_releases if row.version.major_minor == toolkit.major_minor]
+        rows = [row for row in self.toolkit_releases if row.version.major_minor == toolkit.major_minor]
+        full = [row.windows_min if windows else row.linux_min for row in rows]
         info = self.toolkit(toolkit)
-        return tables.DriverMinimum(
-            full=min((ModuleVersion(row.linux_min) for row in fits), default=None),
-            minor=None if info is None else tables.version_of(ModuleVersion, info.minor_compat_linux_min),
-        )
+        minor = None if info is None else info.minor_compat_windows_min if windows else info.minor_compat_linux_min
+        oldest = min((ModuleVersion(text) for text in full if text is not None), default=None)
+        return tables.DriverMinimum(full=oldest, minor=tables.version_of(ModuleVersion, minor))
 
     toolkit_releases = part_of("cuda_driver_compat", "release", tuple[tables.ToolkitRelease, ...])
     smi_versions = part_of("cuda_driver_compat", "smi_version", tuple[tables.SmiVersion, ...])

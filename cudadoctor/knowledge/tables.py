@@ -207,7 +207,7 @@ class ToolkitRelease(Sourced, frozen=True, kw_only=True):
 
 
 class DriverMinimum(Row, frozen=True, kw_only=True):
-    """The oldest Linux driver (x86_64) for a toolkit.
+    """The oldest driver (x86_64) of one system for a toolkit.
 
     `full`: everything works. `minor`: machine code works, PTX may not (minor-version compatibility). None: not known, or there is none.
     """

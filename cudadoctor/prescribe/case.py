@@ -175,8 +175,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def wanted_cuda(self) -> ToolkitVersion | None:
-        """The toolkit or framework build that the driver is too old for: the message's, the framework's, the newest that a text names."""
-        stated = self.value("version", "torch_cuda")
+        """The toolkit or framework build that the driver is too old for: the message's, or the first that writes the PTX that it names,
+        the framework's, the newest that a text names.
+        """
+        ptx = next((row.cuda for row in self.knowledge.toolkits if row.ptx_isa == self.value("wanted_ptx")), None)
+        stated = self.value("version", "torch_cuda") or ptx
         if stated is not None and re.match(r"\d{1,3}\.\d{1,3}", stated):
             return ToolkitVersion(stated)
         state, named, driver = self.get(FRAMEWORKS), self.get(CUDA_MENTIONS), self.cuda

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CAP_DAC_OVERRIDE,
     CAP_MKNOD,
@@ -41,6 +42,7 @@ _UNVERSIONED = (
 )  # fmt: skip
 _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
+_OF_NUMBA = lazy(r"\bnumba[._]")  # whose toolkit comes in wheels
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -91,7 +93,8 @@ def _driver_wanted(case: Case) -> bool:
 def _other_build(case: Case) -> bool:
     """Another build of what was installed serves this driver: no root, no restart."""
     if frameworks.framework(case) is None:
-        return _toolkit_pin(case) and (case.python is not None or (case.cuda is not None and managers.manager(case) is not None))
+        known = case.python is not None or (case.cuda is not None and managers.manager(case) is not None)
+        return _toolkit_pin(case) and (known or case.quotes(_OF_NUMBA))
     build = frameworks.torch_index(case) if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case)
     return build is not None
 

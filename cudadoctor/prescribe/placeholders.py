@@ -181,7 +181,7 @@ def _minimum_driver(case: Case) -> str | None:
     as new as that was asked for more: PTX, or a function of the newer CUDA.
     """
     wanted, here = case.wanted_cuda, case.module
-    least = case.knowledge.driver_minimum(wanted) if wanted is not None else None
+    least = case.knowledge.driver_minimum(wanted, windows=case.windows) if wanted is not None else None
     if least is None:
         return None
     version = least.minor if least.minor is not None and (here is None or here < least.minor) else least.full

@@ -158,7 +158,7 @@ def _minimum(case: Case) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
     if case.cause.driver != "newer-cuda" or case.wanted_cuda is None:
         return None
-    full = case.knowledge.driver_minimum(case.wanted_cuda).full
+    full = case.knowledge.driver_minimum(case.wanted_cuda, windows=case.windows).full
     return full.major if full is not None else None
 
 

@@ -99,8 +99,8 @@ def toolkit(version: str, knowledge: Knowledge) -> Topic:
     row = knowledge.toolkit(wanted)
     if row is None:
         raise NoSuchError(_no_toolkit(version, knowledge))
-    minimum = knowledge.driver_minimum(row.version)
-    full, minor = (None if known is None else str(known) for known in (minimum.full, minimum.minor))
+    minimum, of_windows = knowledge.driver_minimum(row.version), knowledge.driver_minimum(row.version, windows=True)
+    full, minor, there = (None if known is None else str(known) for known in (minimum.full, minimum.minor, of_windows.full))
     releases = [known for known in knowledge.toolkit_releases if known.version.major_minor == row.version.major_minor]
     packaged = [f"{known.distro} {known.release} ({known.package})" for known in knowledge.distro_toolkits if known.toolkit == row.version]
     reported = [str(known.branch) for known in knowledge.branches if known.cuda == CudaVersion(row.cuda)]
@@ -108,7 +108,8 @@ def toolkit(version: str, knowledge: Knowledge) -> Topic:
         ("compiles for compute capabilities", row.compute_capabilities),
         ("Linux driver with which everything works", full),
         ("Linux driver from which on machine code runs", minor),
-        ("by release", tuple(f"{known.release}: {known.linux_min}" for known in releases)),
+        ("Windows driver with which everything works", there),
+        ("Linux driver by release", tuple(f"{known.release}: {known.linux_min}" for known in releases)),
         ("driver branches that report this CUDA", tuple(reported)),
         ("newest PTX that it writes", row.ptx_isa),
         ("newest gcc", row.gcc_max),
