@@ -307,6 +307,18 @@ def test_where_others_compute_a_try_does_what_the_first_climb_did() -> None:
     assert plan_for(shared.completed((msgspec.structs.replace(ladder, stdout=full),))) is None
 
 
+def test_it_is_said_that_nothing_was_tried_beside_others() -> None:
+    asked = next(item for item in evidence_of("h200-in-use").items if item.id == "nvml")
+    nameless = msgspec.structs.replace(asked, stdout=(asked.stdout or "").replace('"/opt/venv/bin/python"', "null"))
+    passed = '"step": "numba-kernel", "status": "pass", "gpu": 0, "code": null, "name": null, "output": ""'
+    failed = passed.replace("pass", "fail").replace('"output": ""', '"output": "ValueError: maxlen must be non-negative"')
+    alone = live("h200-healthy", {"ladder": lambda text: text.replace(passed, failed)})
+    for evidence, said in ((alone.completed((nameless,)), True), (alone, False)):
+        report = stages.judge(evidence, KNOWLEDGE)
+        assert report.verdict == "undecided"
+        assert any(note.startswith("Nothing was tried") for note in report.notes) is said
+
+
 def test_who_computes_is_not_known_where_nobody_lists_it() -> None:
     evidence = live("h200-numba-simulator")
     less = tuple(

@@ -432,6 +432,17 @@ def test_every_kind_of_topic_has_an_example_that_leads_to_it_and_every_pitfall_i
         assert row.causes in reached or not row.causes, row
 
 
+@pytest.mark.parametrize(
+    ("number", "asked"),
+    [
+        (79, "NVIDIA's catalogue (A100, H100, B100, GB200): RESTART_BM, then CONTACT_SUPPORT."),
+        (145, "(B100, GB200): WORKFLOW_NVLINK5_ERR."),
+    ],
+)
+def test_an_xid_has_the_words_of_nvidias_catalogue(number: int, asked: str) -> None:
+    assert asked in (explain_code(f"xid {number}", KNOWLEDGE).matches[0].advice or "")
+
+
 # ---------------------------------------------------------------- JSON
 @pytest.mark.parametrize("query", ["100", "driver-version-mismatch", "cc 8.9"])
 def test_the_json_has_every_key(query: str) -> None:

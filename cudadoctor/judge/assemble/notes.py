@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cudadoctor.checks import driver_fit, node_access, visible_devices
 from cudadoctor.checks.reading import climbed
 from cudadoctor.judge.assemble.rows import said
+from cudadoctor.judge.experiments import kept_out
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, NotKnown, Quote
@@ -57,6 +58,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
     out.extend(one for one in (node_access.note(facts), visible_devices.note(facts)) if one is not None)
     out.extend(_spaced(facts, knowledge))
     out.extend(_history(judged))
+    if judged.verdict == "undecided" and evidence.origin != "text" and not evidence.quick and kept_out(facts, evidence):
+        out.append("Nothing was tried, for others compute on the GPU: check again when it is free.")
     if judged.not_now is not None:
         out.append(
             f"The text says: {said(judged.not_now)}. That is not so at present: what it breaks works now. "

@@ -5,8 +5,8 @@ search.py    which experiment comes next, until nothing is left that would say m
 proof.py     what they prove, and in which words
 """
 
-from cudadoctor.judge.experiments.planning import UNFORESEEN, plan
+from cudadoctor.judge.experiments.planning import UNFORESEEN, kept_out, plan
 from cudadoctor.judge.experiments.proof import concluded
 from cudadoctor.judge.experiments.search import MOST, next_try
 
-__all__ = ["MOST", "UNFORESEEN", "concluded", "next_try", "plan"]
+__all__ = ["MOST", "UNFORESEEN", "concluded", "kept_out", "next_try", "plan"]

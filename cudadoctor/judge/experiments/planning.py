@@ -88,6 +88,12 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     )
 
 
+def kept_out(facts: Facts, evidence: Evidence) -> bool:
+    """Whether a try might explain the failure, and is not made because it would need a context on a GPU where others compute."""
+    failure = _failure(facts, evidence) if evidence.python is not None else None
+    return failure is not None and failure.rung in _WITH_CONTEXT and _goal(facts, failure.rung) is None
+
+
 def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
     """The first rung that broke in the examined interpreter, unless it hung or was killed."""
     climb, item = facts.value(LADDER), evidence.get("ladder")

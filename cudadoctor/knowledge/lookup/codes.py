@@ -109,9 +109,11 @@ def _nvml_meaning(row: NvmlError, knowledge: Knowledge) -> CodeMeaning:
 
 
 def _xid_meaning(row: Xid, knowledge: Knowledge) -> CodeMeaning:
+    asked = ", then ".join(dict.fromkeys(filter(None, (row.nvidia_immediate, row.nvidia_investigate))))
+    catalogued = f"NVIDIA's catalogue ({', '.join(row.applies_to)}): {asked}." if asked and row.applies_to else None
     return _meaning(
         "xid", row, knowledge, number=row.number, name=row.name, meaning=row.meaning,
-        advice=" ".join(filter(None, (row.action, row.follow_up))) or None, sources=knowledge.sources("xid", row.source),
+        advice=" ".join(filter(None, (row.action, row.follow_up, catalogued))) or None, sources=knowledge.sources("xid", row.source),
     )  # fmt: skip
 
 
