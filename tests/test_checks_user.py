@@ -432,6 +432,14 @@ def test_a_file_that_lowers_another_limit_is_not_named() -> None:
     assert "own" not in clue("process-limits", {LADDER: low, LIMITS: (Limit(name="address space", value=1 << 30, line=1),)}).values
 
 
+def test_a_stack_that_overflows() -> None:
+    crash = climb("numba-kernel", status="crash", why="SIGSEGV")
+    low, enough = ((Limit(name="stack size", value=value, line=1),) for value in (88 << 10, 1 << 20))
+    assert clue("process-limits", {LADDER: crash, LIMITS: low}).values == {"limit": "stack size", "amount": "88 KiB"}
+    assert "process-limits" not in causes({LADDER: crash, LIMITS: enough})
+    assert "process-limits" not in causes({LADDER: climb("numba-kernel", output="x"), LIMITS: low})
+
+
 def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
     assert causes(none) == {"kernel-interface-withheld"}

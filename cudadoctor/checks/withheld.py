@@ -53,6 +53,7 @@ LEAST: dict[str, int] = {
 # What Python's module resource calls them.
 _RESOURCES = {"address space": "RLIMIT_AS", "data size": "RLIMIT_DATA", "processes": "RLIMIT_NPROC", FILES: "RLIMIT_NOFILE"}
 _BYTES = ("address space", "data size", OF_GROUP)
+STACK, LEAST_STACK = "stack size", 256 << 10  # measured: Numba 0.68's import overflows 120 KiB and fits into 128
 CPU_TIME, LEAST_SECONDS = "CPU time", 60  # an import of a framework and its first kernel take some
 PROCESSES = ("processes", "processes of the control group")
 NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation still failed")  # glibc's loader, OpenBLAS
@@ -118,6 +119,15 @@ def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for entry in facts[LIMITS].need() if ended else ():
         if entry.name == CPU_TIME and entry.value < LEAST_SECONDS:
             yield _clue(ended[0], facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
+            return
+
+
+def overflowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A step ended with a segmentation fault, as it does where the stack is full, and its process may have very little of it."""
+    ended = _ended_by(facts, "SIGSEGV")
+    for entry in facts.value(LIMITS) or () if ended else ():
+        if entry.name == STACK and entry.value < LEAST_STACK:
+            yield _clue(ended[0], facts[LIMITS], Low(STACK, size(entry.value), entry.line))
             return
 
 
@@ -279,7 +289,7 @@ def not_executable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 RULES = (
-    Rule("libcuda", (CEILING,), any_of(limited, killed, out_of_time, refused, starved)),
+    Rule("libcuda", (CEILING,), any_of(limited, killed, out_of_time, overflowed, refused, starved)),
     Rule("libcuda", (WITHHELD,), any_of(withheld, withheld_from_python)),
 )
 OF_FILES = (Rule("python", (UNREADABLE,), unreadable), Rule("device-nodes", (MOUNT,), not_executable))

@@ -7,7 +7,9 @@ MIB = 1 << 20
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that a reader expects: 1.5 GiB, 312 MiB."""
+    """Bytes in the unit that a reader expects: 1.5 GiB, 312 MiB, 88 KiB."""
+    if 0 < count < MIB:
+        return f"{count / 1024:.0f} KiB"
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
 
 

@@ -25,31 +25,33 @@ _NAMES = {
         ("open files", "n", "nofile"),
         ("CPU time", "t", "cpu"),
         ("data size", "d", "data"),
+        ("stack size", "s", "stack"),
     )
     for spelling in (name.lower(), flag, short, short.upper())
 }
 _NAMES |= {**dict.fromkeys(("h_vmem", "s_vmem", "vmem"), "address space"), "pids": "processes of the control group"}
-_BYTES = ("address space", "data size", "locked memory")  # which a shell counts in kbytes
+_BYTES = ("address space", "data size", "locked memory", "stack size")  # which a shell counts in kbytes
 _AMOUNT = r"(?P<value>\d{1,20}|unlimited)"
 _PROC = lazy(rf"^\s{{0,16}}Max (?P<name>[a-z ]{{4,24}}?)\s{{2,30}}{_AMOUNT}\s{{1,30}}(?:\d{{1,20}}|unlimited)\b")
 _SHELL = lazy(rf"^\s{{0,16}}[a-z][a-z ]{{4,40}}?\s{{1,40}}\((?:(?P<unit>[a-z0-9-]{{3,12}}), )?-(?P<name>[a-zA-Z])\) {_AMOUNT}\s*$")
 _ZSH = lazy(rf"^\s{{0,16}}-(?P<name>[a-zA-Z]): [a-z][a-z ]{{3,40}}?(?: \((?P<unit>[a-z0-9-]{{3,12}})\))?\s{{1,40}}{_AMOUNT}\s*$")
-_TYPED = lazy(rf"\bulimit (?:-[SH]{{1,2}} ?)?-?[SH]{{0,2}}(?P<name>[vluntd]) {_AMOUNT}\b")
+_TYPED = lazy(rf"\bulimit (?:-[SH]{{1,2}} ?)?-?[SH]{{0,2}}(?P<name>[vluntds]) {_AMOUNT}\b")
 _BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
-_UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU|DATA)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
+_UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU|DATA|STACK)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
 _PIDS = lazy(r"--(?P<name>pids)-limit[= ](?:0{1,9}\b|(?P<value>\d{1,9})\b)")
-_ENGINE = lazy(r"--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data)=(?P<value>\d{1,20})\b")
+_ENGINE = lazy(r"--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data|stack)=(?P<value>\d{1,20})\b")
 # Each with a word of its lines. Without a value there is no limit.
 _OUTPUT = (("Max ", _PROC), ("-", _SHELL), ("-", _ZSH))
 _OF_PASTE = (*_OUTPUT, ("ulimit", _TYPED), ("_vmem=", _BATCH), ("Limit", _UNIT_FILE), ("--pids-limit", _PIDS), ("--ulimit", _ENGINE))
 # A question and its answer on the next line. With several files each gives a line, in their order.
-_ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntd])$")
+_ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntds])$")
 _ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
 _OF_FILES = {
     "memory.max": "memory of the control group",
     "memory.limit_in_bytes": "memory of the control group",
     "pids.max": "processes of the control group",
 }
+_USUAL = {"stack size": 8 << 20}  # bytes that every process has, which nobody calls a limit
 _NO_LIMIT = 1 << 60  # bytes: version 1 of control groups writes a number near 2**63 where there is none
 _UNITS = {"kbytes": 1 << 10, "kb": 1 << 10, "k": 1 << 10, "mbytes": 1 << 20, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "blocks": 512}
 
@@ -85,7 +87,8 @@ def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
             continue  # no such line, or what is lifted for a subshell alone
         name, value = _NAMES.get(found["name"].strip()), found["value"] or ""
         unit = "kbytes" if form is _TYPED and name in _BYTES else (found.groupdict().get("unit") or "").lower()
-        return None if name is None else (name, int(value) * _UNITS.get(unit, 1) if value.isdecimal() else None)
+        amount = int(value) * _UNITS.get(unit, 1) if value.isdecimal() else None
+        return None if name is None else (name, amount if amount is None or amount < _USUAL.get(name, _NO_LIMIT) else None)
     return None
 
 
@@ -127,7 +130,7 @@ def _kills(text: Text, key: Key[int]) -> Output:
 _kills_after = partial(_kills, key=KILLED_FOR_MEMORY_AFTER)  # once the ladder has ended
 _WAKES = (
     "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
-    "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "--pids-limit", "/sys/fs/cgroup/",
+    "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "LimitSTACK=", "--pids-limit", "/sys/fs/cgroup/",
 )  # fmt: skip
 PARSERS = (
     parser("limits", parse, LIMITS, reads=("limits",), wakes=_WAKES),
