@@ -174,7 +174,8 @@ def _compat_in_loader(case: Case) -> bool:
 
 # ---------------------------------------------------------------- Python
 def _toolkit_pin(case: Case) -> bool:
-    return case.cuda is None or case.cuda.major >= 12
+    """A toolkit of the driver's CUDA can be had in wheels; a video encoder asks the driver for its own API, whatever the toolkit."""
+    return case.value("encoder") is None and (case.cuda is None or case.cuda.major >= 12)
 
 
 def _conda_toolkit(case: Case) -> bool:

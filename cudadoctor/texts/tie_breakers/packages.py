@@ -172,8 +172,21 @@ def _unnamed_libraries(case: Case) -> Quotes:
     return tuple(quote for quote in case.suspicions(LIBRARIES) if quote in both and not _CUDA_LIBRARY.search(quote.text))[:1]
 
 
+def _no_provider(case: Case) -> Quotes:
+    """ONNX Runtime's list of providers, without CUDA's."""
+    clues = (clue for clue in case.said if clue.cause == CPU)
+    return tuple(quote for clue in clues for quote in clue.quotes if "ExecutionProvider'" in quote.text)[:1]
+
+
+def _both_runtimes(case: Case) -> Quotes:
+    """The two packages that write the same folder: the one that was installed last is there."""
+    found = [case.package(name) for name in ("onnxruntime", "onnxruntime-gpu")]
+    return tuple(quote for one in found if one is not None for quote in one[1]) if None not in found else ()
+
+
 TIES = (
     not_available,
+    joined(CPU, _no_provider, beside=(_both_runtimes,), basis="stated", framework="onnxruntime"),
     none_for_windows,
     # A program on top of a framework finds no device, and the text shows the framework's build without CUDA: it says both.
     joined(CPU, suspects("driver-not-loaded", words=_NO_DEVICE), beside=(_built_without,), basis="stated"),
