@@ -394,7 +394,7 @@ PARSER = parser(
     "nvidia_smi_details", parse, SMI_DETAILS, reads=("nvidia-smi-query", "nvidia-smi-nvlink"),
     wakes=(
         "Remapped Rows", "Retired Pages", "Clocks Throttle Reasons", "Clocks Event Reasons", "PCIe Generation", "GPU Recovery Action",
-        "<inactive>", "Fabric\n", "ECC Errors", "remapped_rows", "gpu_recovery_action", "nvidia_smi_log", "Virtualization",
+        "<inactive>", "    Fabric", "ECC Errors", "remapped_rows", "gpu_recovery_action", "nvidia_smi_log", "Virtualization",
         "HW Slowdown", "HW Thermal Slowdown", "Remapping Failure", "Pending Page Blacklist", "GPU Current Temp",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The distribution: /etc/os-release or any part of it, or `lsb_release -a` in a pasted text."""
+"""The distribution: /etc/os-release or any part of it, in a pasted text also `lsb_release -a` and /etc/debian_version."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ _LSB_NAMES = {
     "Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME",
     "DISTRIB_ID": "ID", "DISTRIB_DESCRIPTION": "PRETTY_NAME", "DISTRIB_RELEASE": "VERSION_ID", "DISTRIB_CODENAME": "VERSION_CODENAME",
 }  # fmt: skip
+# Of Debian itself this is a number; Ubuntu has the name of the Debian that it was made from there.
+_ASKED_DEBIAN = lazy(r"^cat /etc/debian_version\b")
+_DEBIAN = lazy(r"^\s{0,4}(?P<release>\d{1,2})\.\d{1,2}\s*$")
 _NUMBER = lazy(r"\d{1,4}(?:\.\d{1,8}){0,2}")
 _IN_BRACKETS = lazy(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
 # lsb_release's own words for some of them.
@@ -47,6 +50,11 @@ def _parse(text: Text, names: Names) -> Output:
         value = found["value"].strip().strip("\"'")
         values[name] = _DISTRIBUTORS.get(value.lower(), value.lower()) if found["name"] in ("Distributor ID", "DISTRIB_ID") else value
         numbers.append(number)
+    for number, _, below in text.asked("/etc/debian_version", _ASKED_DEBIAN):
+        stated = _DEBIAN.match(below[0]) if below else None
+        if stated is not None and not values:
+            values |= {"ID": "debian", "VERSION_ID": stated["release"]}
+            numbers.append(number + 1)
     named = _named(values, names)
     # A lone NAME=, ID= or VERSION= is a line of any shell script, unless it names a system.
     if named.id is None and values.keys() == {"UBUNTU_CODENAME"}:  # a relative of Ubuntu's, which alone has this line
@@ -73,9 +81,10 @@ def _named(values: dict[str, str], names: Names) -> OperatingSystem:
     known = [one for one in said if one is not None]
     found = next((one for one in known if one.version_id is not None), known[0] if known else None)
     if found is None or (own and found.id != own):
-        # Of a system that has no words of its own, the number at least is VERSION's.
-        number = _NUMBER.match(values.get("VERSION", ""))
-        return OperatingSystem(id=own if own in names.ids else names.id_of_name(name), version_id=number[0] if number else None)
+        # Of a system that has no words of its own, the number at least is VERSION's, and its name in brackets is one release's alone.
+        number, released = _NUMBER.match(values.get("VERSION", "")), _IN_BRACKETS.search(values.get("VERSION", ""))
+        owner = own if own in names.ids else names.id_of_name(name) or (names.of_codename(released["words"].lower()) if released else None)
+        return OperatingSystem(id=owner, version_id=number[0] if number else None)
     return found
 
 
@@ -97,6 +106,6 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
             partial(_parse, names=names_of(knowledge)),
             OPERATING_SYSTEM,
             reads=("os-release",),
-            wakes=("os-release", "VERSION_ID=", "NAME=", "_CODENAME=", "Distributor ID:", "DISTRIB_ID="),
+            wakes=("os-release", "VERSION_ID=", "NAME=", "_CODENAME=", "Distributor ID:", "DISTRIB_ID=", "debian_version", "VERSION="),
         ),
     )

@@ -136,6 +136,10 @@ class Names:
         """The distribution that /etc/os-release calls by this name."""
         return "void" if name == "Void" else next((found for found, words in self.words.items() if re.fullmatch(words, name)), None)
 
+    def of_codename(self, word: str) -> str | None:
+        """Debian's id, where one of its releases is called so: bookworm. Its descendants repeat the name beside their own."""
+        return self._debian.id if word in self._debian.codenames.values() else None
+
     def named(self, words: str) -> OperatingSystem | None:
         """The system whose name these words begin with: PRETTY_NAME, or NAME with VERSION."""
         found = self._named(words, whole=True)
