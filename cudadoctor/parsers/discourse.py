@@ -250,10 +250,11 @@ def _passages(lines: Sequence[str], said: _Said) -> Iterator[_Passage]:
 
 def _local(passage: _Passage, lines: Sequence[str], said: _Said) -> int:
     """Whether the words above output say whose it is, or of when; without them a fault that is told or typed is the writer's own."""
-    if said.among("others", passage.words) or said.introduces("past", passage):
-        return 1
     output = [lines[index] for index in passage.lines if index not in said.prose and lines[index].strip()]
-    if any(map(is_prompt, output)) or said.among(_MET, passage.words):
+    typed, met = any(map(is_prompt, output)), said.among(_MET, passage.words)
+    if (said.among("others", passage.words) and not (typed and met)) or said.introduces("past", passage):
+        return 1
+    if typed or met:
         return -1
     return int(not output and bool(said.words["general"]))
 
