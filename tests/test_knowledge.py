@@ -19,6 +19,7 @@ from cudadoctor.knowledge import decoding
 from cudadoctor.knowledge.load import Knowledge, KnowledgeError, load
 from cudadoctor.model.explanation import Subject
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion
+from cudadoctor.parsers import read
 from tests.cases import every
 from tests.judging import KNOWLEDGE
 
@@ -484,3 +485,10 @@ def test_a_wheel_holds_the_same_knowledge_as_json(tmp_path: Path, monkeypatch: p
     assert {file: decoding.loaded(text) for file, text in compiled.items()} == {file: decoding.loaded(text) for file, text in texts.items()}
     tables = [file for file in texts if file.startswith("tables/")]
     assert [decoding.head_of(compiled[file]) for file in tables] == [decoding.head_of(texts[file]) for file in tables]
+
+
+def test_no_word_that_wakes_a_reader_goes_over_the_end_of_a_line() -> None:
+    """They are looked for line by line: such a word would never be found, and nobody would notice."""
+    words = [*KNOWLEDGE.system_names.words["hints"], *(word for parser in read.parsers(KNOWLEDGE) for word in parser.wakes)]
+    words += [literal for cause in KNOWLEDGE.causes.values() for match in cause.match for literal in match.literals]
+    assert not [word for word in words if "\n" in word]

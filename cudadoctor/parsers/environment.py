@@ -1,4 +1,6 @@
-"""Environment variables: as `env` prints them, and as a pasted text shows them (export, prefix of a command, `echo $X` with its answer)."""
+"""Environment variables: as `env` prints them, and as a pasted text shows them (export, prefix of a command, `echo $X` with its answer,
+PowerShell's table of Env:).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,8 @@ _ONE = lazy(rf"(?<![A-Za-z0-9_])(?P<name>{_NAME})=(?P<value>{_VALUE})(?P<ends>(?
 _SETENV = lazy(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
 _PYTHON = lazy(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
 _ECHO = lazy(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
+_DRIVE = lazy(r"(?i)^(?:Get-ChildItem|gci|dir|ls|Get-Item) (?:-Path )?env:\S{0,40}(?: ?\|.{0,200})?$")
+_ROW = lazy(rf"^(?P<name>{_NAME}) {{2,60}}(?P<value>\S.{{0,4000}}?)\s*$")
 _ANSWER = lazy(r"^[^\s#$%>][^\s]{0,4000}$")
 
 
@@ -29,7 +33,7 @@ def parse(text: Text) -> Output:
     """One fact with all variables; of several statements of one variable the last counts."""
     variables: dict[str, str] = {}
     numbers: dict[str, int] = {}
-    statements = _from_paste(text) if text.pasted else _from_env(text)
+    statements = [*_from_paste(text), *_of_powershell(text)] if text.pasted else _from_env(text)
     for number, name, value in statements:
         variables[name] = value
         numbers[name] = number
@@ -46,6 +50,13 @@ def _from_env(text: Text) -> list[tuple[int, str, str]]:
     lines = ((number, _LINE.match(line.removesuffix("\r"))) for number, line in enumerate(text.text.split("\n"), 1))
     found = ((number, line) for number, line in lines if line is not None)
     return [(number, line["name"], _unquoted(line["value"]) if line["declared"] else line["value"]) for number, line in found]
+
+
+def _of_powershell(text: Text) -> Iterator[tuple[int, str, str]]:
+    """The rows below `Get-ChildItem Env:`."""
+    for number, _, below in text.asked("nv:", _DRIVE):
+        rows = ((number + place, _ROW.match(line)) for place, line in enumerate(below, 1))
+        yield from ((at, row["name"], row["value"]) for at, row in rows if row is not None and _WANTED.match(row["name"]))
 
 
 def _from_paste(text: Text) -> list[tuple[int, str, str]]:

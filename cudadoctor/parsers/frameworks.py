@@ -54,9 +54,10 @@ _THREE = lazy(
 _TWO = lazy(rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?(?=[^ ]{{1,30}}\+){_TORCH}['\"]?,? (?:(?P<yes>True)|(?P<no>False))\)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
 _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
-# Several of them in any order, as the line above asks for them. One value may be a tuple or a list.
+# Several of them in any order, as the line above asks for them, behind Python's >>> (which looks like mail quoted three times, and is gone
+# here). One value may be a tuple or a list.
 _ITEM = r"torch\.[\w.()\[\]:-]{1,60}"
-_PRINT = lazy(rf"print\((?P<items>{_ITEM}(?:, ?{_ITEM}){{0,5}})\)\s{{0,8}}['\"]?\s{{0,8}}$|^>>> (?P<typed>{_ITEM}(?:, ?{_ITEM}){{0,5}})$")
+_PRINT = lazy(rf"print\((?P<items>{_ITEM}(?:, ?{_ITEM}){{0,5}})\)\s{{0,8}}['\"]?\s{{0,8}}$|^(?P<typed>{_ITEM}(?:, ?{_ITEM}){{0,5}})$")
 _VALUE = lazy(r"\([^()]{0,40}\)|\[[^\[\]]{0,400}\]|[^\s()\[\]]{1,80}")
 _ITEMS = {
     "torch.__version__": lazy(rf"['\"]?{_TORCH}['\"]?$"),
@@ -124,8 +125,10 @@ def _printed(line: str, before: str) -> dict[str, Any] | None:
     """The answers of `print(torch.cuda.is_available(), torch.version.cuda)`, by the order of its questions. None: this is no such line."""
     asked = _PRINT.search(before)
     items = re.split(r", ?", (asked["items"] or asked["typed"]).replace("(0)", "()")) if asked is not None else []  # GPU 0 is the default
+    named = bool(items) and items[-1].startswith("torch.cuda.get_device_name")  # its answer has blanks
     echoed = asked is not None and len(items) > 1 and asked["typed"] is not None  # as a tuple
     values = _VALUE.findall(line.strip()[1:-1].replace(", ", " ") if echoed else line)
+    values = values[: len(items) - 1] + values[len(items) - 1 :][:1] if named else values
     if asked is None or len(items) != len(values) or not any(item in _ITEMS for item in items):
         return None
     said: dict[str, Any] = {}

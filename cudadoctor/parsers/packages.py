@@ -45,6 +45,9 @@ _OF_DNF5 = lazy(
     rf"(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@?(?P<repository>[\w.:-]{{2,80}})$"
 )
 _INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?installed\b")
+# Names and versions alone, of what is installed: dpkg-query -W, and what awk leaves of dpkg -l.
+_OF_DPKG = lazy(r"(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})?[ \t]{1,40}(?P<version>\d[^\s,]{0,80})\s*$")
+_INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg(?:-query -W\b| -l\b.{0,300}/\^ii/)")
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
@@ -79,11 +82,11 @@ _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia", "nvidia-compute-utils", "nvidia-gl-G0", "nvidia-video-G0",
     "[ALPM] ", "nvidia-container-toolkit", "LayeredPackages: ",
-    "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ", "no packages found matching",
+    "grep nvidia", "grep -i nvidia", "rpm -qa |", "dpkg -l |", "pacman -Q", "| package ", "no packages found matching",
 )  # fmt: skip
 _FILTERED = lazy(
     r"^(?:sudo )?(?:dpkg (?:-l|--list|--get-selections)|rpm -qa|pacman -Q|apt list --installed(?: 2>/dev/null)?)"
-    r" ?\| ?grep (?:-i )?['\"]?nvidia['\"]?$"
+    r" ?\| ?grep (?:-[iE]{1,2} )?['\"]?(?:[\w-]{1,20}\|){0,4}nvidia(?:\|[\w-]{1,20}){0,4}['\"]?(?: ?\| ?sort)?$"
 )
 _NO_MATCH = "no packages found matching"
 _ASKED_BY_NAME = lazy(r"^(?:sudo )?dpkg(?:-query)? (?:-l|--list) (?:[\"']?\*?[\w-]{0,12}nvidia[\w-]{0,12}\*[\"']? ?){1,3}$")
@@ -94,16 +97,16 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
-    held, of_dnf = (
+    held, of_dnf, of_dpkg = (
         {one for number, _, below in text.asked(hint, form) for one in range(number + 1, number + 1 + len(below))}
-        for hint, form in (("showhold", _SHOWHOLD), ("installed", _INSTALLED_OF_DNF))
+        for hint, form in (("showhold", _SHOWHOLD), ("installed", _INSTALLED_OF_DNF), ("dpkg", _INSTALLED_OF_DPKG))
     )
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
-        dnf5 = _OF_DNF5.match(line) if number in of_dnf else None
-        if dnf5 is not None:
-            package = Package(name=dnf5["name"], version=dnf5["version"], repository=dnf5["repository"], line=number)
+        row = _OF_DNF5.match(line) if number in of_dnf else _OF_DPKG.match(line) if number in of_dpkg else None
+        if row is not None:
+            package = Package(name=row["name"], version=row["version"], repository=row.groupdict().get("repository"), line=number)
             found.setdefault((package.name, package.version, package.state), package)
             continue
         if number in held and _BARE.match(line) is not None:
@@ -129,8 +132,12 @@ def parse(text: Text) -> Output:
 
 
 def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
-    """A filter that names NVIDIA, with another prompt right below it."""
-    filtered = (number for number, _, below in text.asked("nvidia", _FILTERED) if not below and number < len(text.lines))
+    """A filter that names NVIDIA, with none of its packages between it and the next prompt."""
+    filtered = (
+        number
+        for number, _, below in text.asked("nvidia", _FILTERED)
+        if number + len(below) < len(text.lines) and not any("nvidia" in line or "cuda" in line for line in below)
+    )
     by_name = (number for number, _, below in text.asked("nvidia", _ASKED_BY_NAME) if below and _NO_MATCH in below[0])
     for numbers, lines in ((filtered, 0), (by_name, 1)):
         if (number := next(numbers, None)) is not None:

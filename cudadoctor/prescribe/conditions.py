@@ -261,6 +261,7 @@ CONDITIONS: dict[str, Condition] = {
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
     "layered-image": lambda case: case.system.image is not None,
+    "ublue": lambda case: case.system.ready_image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",
     "transactional": lambda case: case.system.image == "transactional-update",
     "pip-refused": pip.refused,

@@ -102,6 +102,8 @@ def _cuda_home(case: Case) -> Found:
         return
     known = case.get(TOOLKITS)
     good = [entry.path for entry in (known.toolkits if known is not None else ()) if entry.has_nvcc and not entry.stale]
+    owned, folder = case.system.toolkit or (None, None)  # where no toolkit was looked for: the distribution's package is listed
+    good += [folder] if known is None and folder is not None and any(one.name == owned for one in case.packages) else []
     yield "cuda_home", next((path for path in good if path.rstrip("/") != (case.value("value") or "").rstrip("/")), None)
 
 

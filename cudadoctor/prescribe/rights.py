@@ -31,7 +31,7 @@ def cannot_become_root(case: Case) -> bool:
     """Whether it is known that this user needs somebody else for what needs root. The rule stands above."""
     if case.windows or case.is_root:
         return False
-    if scheduler(case) is not None or in_pod(case):
+    if scheduler(case) is not None or in_pod(case) or "no-sudo" in case.setting.words:
         return True
     user = case.get(USER)
     if user is None or user.uid == 0 or MAY_USE_SUDO & set(user.groups):

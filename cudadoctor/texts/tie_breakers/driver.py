@@ -55,6 +55,14 @@ def module_not_found(case: Case) -> Iterator[Clue]:
         yield finding(NOT_INSTALLED, lines, packages.some()[:1])
 
 
+def none_installed(case: Case) -> Iterator[Clue]:
+    """libcuda is not found, nor is nvidia-smi, and a list of packages has none of a driver: that is all that is missing."""
+    lines, smi = case.stated("libcuda-missing"), case.no_smi()
+    packages = case.facts.there(DRIVER_PACKAGES)
+    if lines and smi and packages is not None and not case.container and not case.in_wsl and case.ask(traces.package) == ():
+        yield finding(NOT_INSTALLED, lines, smi, packages.some()[:1])
+
+
 def _built_for_this_kernel(case: Case) -> Quotes:
     """DKMS or a module file for the running kernel; modinfo without a path speaks of the running kernel by itself."""
     kernel, dkms, files = case.facts.value(KERNEL), case.facts.there(DKMS), case.facts.there(MODULE_FILES)
@@ -250,6 +258,9 @@ TIES = (
     # The driver's library is not found, and Windows drives the display with its own basic driver.
     joined(NOT_INSTALLED, states("libcuda-missing"), suspects(NOT_INSTALLED), beside=("basic-adapter",)),
     none_on_the_bus,
+    none_installed,
+    # A notebook of Google's that was given no GPU.
+    joined(NO_GPU, states("libcuda-missing", NOT_INSTALLED), beside=("colab",), colab="yes"),
     # An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them.
     joined("uvm-unavailable", suspects("uvm-unavailable"), beside=(_without_uvm,)),
     not_supported,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.texts.tie_breakers.case import Case, finding, joined, states, suspects
+from cudadoctor.model.values import LOADED_DRIVER
+from cudadoctor.texts.tie_breakers.case import Case, finding, joined, states, suspects, there
 
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
 ON_CPU, CPU_BUILD = "program-not-on-gpu", "framework-cpu-build"
@@ -79,8 +80,8 @@ TIES = (
     joined((ZOMBIE, OTHERS), beside=("nobody-listed",), unless=("left-over", *ELSEWHERE), unsettled=True, basis="suspected"),
     # Out of memory without figures, and the text says that somebody else uses the card.
     joined(OTHERS, suspects(OTHERS), beside=("held",), unless_stated=(OWN,), basis="suspected"),
-    # nvidia-smi is not found, and the text says that CUDA works.
-    joined("nvidia-smi-missing", Case.no_smi, beside=(("gpu-works", _sees_gpu, _has_module),), unsettled=True),
+    # nvidia-smi is not found, and the text says that CUDA works, or that the driver is loaded.
+    joined("nvidia-smi-missing", Case.no_smi, beside=(("gpu-works", _sees_gpu, _has_module, there(LOADED_DRIVER)),), unsettled=True),
     none_seen,
     # In WSL the hook's request to the driver fails where Windows' driver is too old for WSL.
     joined(WSL_GPU, states(HOOK, words=_NO_REQUEST), beside=("in WSL",)),
