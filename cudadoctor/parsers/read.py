@@ -117,12 +117,17 @@ def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | 
 
 def _hangs_there(item: Item) -> bool:
     """Whether it gave no answer. One that prints without end is no sign of a driver that hangs, nor is a ladder that was not begun."""
-    return item.id in HANG_NAMES and item.status in HANG_STATUSES and not item.dropped_bytes and not _never_began(item)
+    return (
+        item.id in HANG_NAMES
+        and item.status in HANG_STATUSES
+        and not item.dropped_bytes
+        and not (item.id == "ladder" and _never_began(item))
+    )
 
 
 def _never_began(item: Item) -> bool:
-    """Whether the interpreter hung before the ladder's first line, which it writes before it asks the driver anything."""
-    return item.id == "ladder" and item.status in HANG_STATUSES and not (item.stdout or "").strip()
+    """Whether the interpreter hung before the worker's first line, which the ladder writes before it asks the driver anything."""
+    return item.status in HANG_STATUSES and not (item.stdout or "").strip()
 
 
 def _hangs(evidence: Evidence) -> Fact[object]:
@@ -147,16 +152,16 @@ def _ran(evidence: Evidence) -> list[Fact[object]]:
     """Whether the examined Python ran what it was asked to: where it did not, what another one did says nothing of it."""
     listing, ladder = evidence.get("python-env"), evidence.get("ladder")
     ran = [item for item in (ladder, listing) if item is not None and item.status != "not-run"]
-    asked = next((item for item in ran if item.status not in HANG_STATUSES or _never_began(item)), None)
+    hung = len(ran) > 1 and all(map(_never_began, ran))
+    asked = next((item for item in ran if hung or item.status not in HANG_STATUSES), None)
     if asked is None:
         return []
-    hung = _never_began(asked)
     if not hung and not _is_silent(asked):
         return [Fact(key=PYTHON_RAN.name, value=None, quotes=(), origin=evidence.origin)]
     words = f"{asked.why or asked.status}, and not one line" if hung else last_words(text_of(asked))
     path = asked.what if isinstance(asked.what, str) else asked.what[0]
     # As a Python says that is too old for us; and one that hangs may only be slow.
-    at_all = (listing is None or _is_silent(listing)) and "SyntaxError" not in words and not hung
+    at_all = listing is not None and _is_silent(listing) and "SyntaxError" not in words and not hung
     return [
         Fact(
             key=PYTHON_RAN.name,
