@@ -70,6 +70,7 @@ _TOO_OLD = lazy(
     r"\b(?:requires|needs) (?P<name>[A-Za-z][\w-]{1,40})(?: version)? (?P<least>\d{1,4}(?:\.\d{1,4}){0,3}) or (?:greater|newer)\b"
 )
 _NEAR = 3  # files that an error names last: one that somebody edited far above it is no reason
+_NEEDED = ("numba-cuda", "numba", "llvmlite", "numpy", "cuda-bindings", "cuda-core", "cuda-pathfinder")  # for Numba's first kernel
 _OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a neighbour they work with
 
 
@@ -204,11 +205,11 @@ def lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     for result in _failed(climb):
         python = told(facts, PYTHON, climb)
-        gone = [package for package in (python.packages if python is not None else ()) if package.lost is not None]
+        needed = [python.package(name) for name in _NEEDED] if python is not None else []
+        gone = [package for package in needed if package is not None and package.lost is not None]
         if gone:
-            names = sorted({package.name for package in gone} & {*_OF_DEMAND}) or [gone[0].name]
-            quotes = (*(package_quote(facts[PYTHON], package) for package in gone if package.name in names), rung_quote(climb, result))
-            yield in_python(DAMAGED, facts[PYTHON], quotes, {"package": names[0], "lost": gone[0].lost or ""})
+            quotes = (*(package_quote(facts[PYTHON], package) for package in gone[:2]), rung_quote(climb, result))
+            yield in_python(DAMAGED, facts[PYTHON], quotes, {"package": gone[0].name, "lost": gone[0].lost or ""})
         return
 
 
