@@ -202,6 +202,8 @@ def escaped(text: str, redact: Callable[[str], str]) -> str:
 
 def _decoded(text: str, redact: Callable[[str], str]) -> str:
     """The text with its encoded paths as they read without the code: all at once, each on lines of its own, for redaction keeps lines."""
+    if "%" not in text:
+        return text
     found = list(PATTERNS.ENCODED.finditer(text))
     plain = {match.group(): unquote(match.group()) for match in found}
     lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())
