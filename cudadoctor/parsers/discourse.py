@@ -39,7 +39,7 @@ _OF_A_RUN = lazy(
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
-_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked", "denied")
+_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked", "denied", "in_vain")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
@@ -157,7 +157,7 @@ class Speech:
         it, in a block of its own even, is only cited there. `messages`: the indexes of their lines, which are no words of the document.
         """
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
-        if said is None or any(said.words[name] for name in ("own", "too", _MET)) or any(map(is_prompt, lines)):
+        if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or any(map(is_prompt, lines)):
             return False
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
