@@ -39,7 +39,8 @@ _OF_A_RUN = lazy(
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
-_LISTS = (*_CALM, "over", "hypothetical", "goes_on", "too", "others", "own", "past", "general", "meets", "guide", "asked", "denied", "in_vain")
+_OF_TIME = ("over", "goes_on", "in_vain", "past")
+_LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
