@@ -313,7 +313,10 @@ def test_it_is_said_that_nothing_was_tried_beside_others() -> None:
     passed = '"step": "numba-kernel", "status": "pass", "gpu": 0, "code": null, "name": null, "output": ""'
     failed = passed.replace("pass", "fail").replace('"output": ""', '"output": "ValueError: maxlen must be non-negative"')
     alone = live("h200-healthy", {"ladder": lambda text: text.replace(passed, failed)})
-    for evidence, said in ((alone.completed((nameless,)), True), (alone, False)):
+    nobody_lists = tuple(
+        msgspec.structs.replace(item, status="denied", stdout=None) for item in alone.items if item.id in ("nvml", "nvidia-smi")
+    )
+    for evidence, said in ((alone.completed((nameless,)), True), (alone, False), (alone.completed(nobody_lists), False)):
         report = stages.judge(evidence, KNOWLEDGE)
         assert report.verdict == "undecided"
         assert any(note.startswith("Nothing was tried") for note in report.notes) is said

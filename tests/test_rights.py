@@ -11,7 +11,19 @@ import pytest
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
-from cudadoctor.model.values import CONTAINER_MARKS, ENVIRONMENT, NVML, PROCESSES, USER, GpuProcess, Nvml, Process, Processes
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    ENVIRONMENT,
+    NVML,
+    PROCESSES,
+    SETTING,
+    USER,
+    GpuProcess,
+    Nvml,
+    Process,
+    Processes,
+    Setting,
+)
 from cudadoctor.prescribe import prescribe
 from cudadoctor.report.text import ADMINISTRATOR, AFTERWARDS, Style, render
 from tests.cases import every
@@ -65,6 +77,8 @@ def parts(state: dict[Any, Any], cause: str = "driver-not-loaded", distro: str =
         ({USER: ROOT, CONTAINER_MARKS: ("/.dockerenv",)}, "ubuntu-24.04", False),
         ({USER: GUEST, CONTAINER_MARKS: ("/.dockerenv",)}, "ubuntu-24.04", True),
         ({USER: user(groups=()), CONTAINER_MARKS: ("/.dockerenv",)}, "ubuntu-24.04", True),
+        # sudo itself says no.
+        ({SETTING: Setting(words={"no-sudo": 1})}, "ubuntu-24.04", True),
     ],
 )
 def test_who_needs_an_administrator(state: dict[Any, Any], distro: str, forwarded: bool) -> None:

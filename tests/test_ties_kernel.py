@@ -34,6 +34,10 @@ MINORS = (
     "/proc/driver/nvidia/gpus/0000:19:00.0/information:Device Minor: \t 0\n"
     "/proc/driver/nvidia/gpus/0000:1a:00.0/information:Device Minor: \t 1\n"
 )
+NO_NODES = (
+    "# incus config show {}\n{}\n  eth0:\n    type: nic\n# incus exec ml -- bash\n# ls /dev/nvidia*\n"
+    "ls: cannot access '/dev/nvidia*': No such file or directory\n# python3 -c 'import torch; print(torch.cuda.is_available())'\nFalse\n"
+)
 BLOCKED = "$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n"
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  510.85.02  Tue Jul 12 16:51:23 UTC 2022\n"
 NOT_ON_JETSON = "nvidia-headless-525-server/now 525.147.05-0ubuntu0.20.04.1 arm64 [installed,local]\nNVRM: No NVIDIA GPU found.\n"
@@ -199,6 +203,8 @@ def test_the_text_decides(text: str, cause: str | None) -> None:
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
         (INSERT, "nouveau-bound"),
         (INSERT + "I gave the card to a Windows VM, this is the guest.\n", "nouveau-bound"),
+        (NO_NODES.format("ml", "devices:"), "container-no-gpu-access"),  # its profile may have one
+        (NO_NODES.format("ml --expanded", "config:"), "container-no-gpu-access"),  # shows no devices
     ],
 )
 def test_what_stays_open(text: str, suspect: str | None) -> None:

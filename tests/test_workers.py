@@ -439,6 +439,19 @@ def test_processes_threads_of_one_that_ended_may_be_hidden(monkeypatch: pytest.M
         assert module.devices(1, "Z", "/dev/nvidia") == (set(), readable)
 
 
+def test_processes_a_thread_that_ended_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("processes")
+
+    def held(folder: str, _prefixes: tuple[str, ...]) -> set[str]:
+        if "/8/" in folder:
+            raise FileNotFoundError(folder)
+        return {"/dev/nvidia0"} if "/9/" in folder else set()
+
+    monkeypatch.setattr(module.os, "listdir", lambda _folder: ["7", "8", "9"])
+    monkeypatch.setattr(module, "held_open", held)
+    assert module.devices(7, "Z", "/dev/nvidia") == ({"/dev/nvidia0"}, True)
+
+
 def test_processes_kernel_threads_are_left_out(device: Path) -> None:
     if not os.path.isdir("/proc/2") or not int(stat_fields(2)[6]) & 0x00200000:
         pytest.skip("no kernel threads in this PID namespace")

@@ -70,8 +70,9 @@ _TOO_OLD = lazy(
     r"\b(?:requires|needs) (?P<name>[A-Za-z][\w-]{1,40})(?: version)? (?P<least>\d{1,4}(?:\.\d{1,4}){0,3}) or (?:greater|newer)\b"
 )
 _NEAR = 3  # files that an error names last: one that somebody edited far above it is no reason
-_NEEDED = ("numba-cuda", "numba", "llvmlite", "numpy", "cuda-bindings", "cuda-core", "cuda-pathfinder")  # for Numba's first kernel
 _OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a neighbour they work with
+# Neighbours whose versions they are bound to. Numba itself under numba-cuda is row numba's (numba-too-old).
+BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 
 
 class Broken(NamedTuple):
@@ -205,7 +206,7 @@ def lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     for result in _failed(climb):
         python = told(facts, PYTHON, climb)
-        needed = [python.package(name) for name in _NEEDED] if python is not None else []
+        needed = [python.package(name) for name in (*_OF_DEMAND, *BOUND)] if python is not None else []
         gone = [package for package in needed if package is not None and package.lost is not None]
         if gone:
             quotes = (*(package_quote(facts[PYTHON], package) for package in gone[:2]), rung_quote(climb, result))

@@ -38,8 +38,6 @@ ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynv
 SILENT = "python-does-not-start"
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed. Its metadata sets no bound.
 LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), PackageVersion("2.5")
-# Neighbours whose versions Numba and numba-cuda are bound to. Numba itself under numba-cuda is row numba's (numba-too-old).
-BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
 # What the interpreter's own start does to CUDA's variables (.pth files, sitecustomize, usercustomize), which no shell shows.
@@ -69,7 +67,7 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         for requirement in requirements_of(package):
             stated.add(requirement.name.lower())
             other = python.package(requirement.name)
-            if other is None or requirement.name.lower() not in BOUND:
+            if other is None or requirement.name.lower() not in broken_package.BOUND:
                 continue
             if rules_out(requirement, other.version):
                 yield _unfit(fact, package, other, f"{other.name}{requirement.specifier}")

@@ -208,8 +208,8 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     shown, code = failure
     of_driver = [entry for entry in fact.value if entry.name not in OF_PYTHON]
     others = [entry for entry in of_driver if entry.name != THREADS]
-    other_reason = _few_processes(facts) or (len(others) < len(of_driver) and not others and _preloads(facts))
-    refused = others if other_reason else of_driver
+    threads_alone = bool(of_driver) and not others
+    refused = others if _few_processes(facts) or (threads_alone and _preloads(facts)) else of_driver
     names = [entry.name for entry in refused]
     if refused and (code != NO_DEVICE or IOCTL in names):
         values = {"call": ", ".join(names)}

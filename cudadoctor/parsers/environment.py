@@ -25,7 +25,7 @@ _SETENV = lazy(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
 _PYTHON = lazy(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
 _ECHO = lazy(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
 _DRIVE = lazy(r"(?i)^(?:Get-ChildItem|gci|dir|ls|Get-Item) (?:-Path )?env:\S{0,40}(?: ?\|.{0,200})?$")
-_ROW = lazy(rf"^(?P<name>{_NAME}) {{2,60}}(?P<value>\S.{{0,4000}}?)\s*$")
+_ROW = lazy(rf"^(?P<name>{_NAME}) {{2,60}}(?P<value>\S.{{0,4000}}?)(?<!\.\.\.)(?<!…)\s*$")  # it cuts what is too long for the window
 _ANSWER = lazy(r"^[^\s#$%>][^\s]{0,4000}$")
 
 

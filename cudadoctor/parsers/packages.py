@@ -45,9 +45,9 @@ _OF_DNF5 = lazy(
     rf"(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@?(?P<repository>[\w.:-]{{2,80}})$"
 )
 _INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?installed\b")
-# Names and versions alone, of what is installed: dpkg-query -W, and what awk leaves of dpkg -l.
+# Names and versions alone, which awk leaves of what dpkg -l calls installed.
 _OF_DPKG = lazy(r"(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})?[ \t]{1,40}(?P<version>\d[^\s,]{0,80})\s*$")
-_INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg(?:-query -W\b| -l\b.{0,300}/\^ii/)")
+_INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg -l\b.{0,300}/\^ii/")
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")

@@ -31,7 +31,7 @@ _FOUND = lazy(
 _AT = lazy(r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
 _NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
 _LISTED = lazy(r"^\d{1,6}[:-]")
-HUNK = lazy(r"^(?:```diff\s{0,4}$|diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
+HUNK = lazy(r"^(?:```diff\s{0,4}$|diff --git a/|@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@|--- a/|\+\+\+ b/)")
 _BBCODE = lazy(r"(?i)\[(?P<end>/?)quote\b[^\]\n]{0,80}\]")
 _ENDS = r"(?:[)\]}\"']|=.{1,200}|\breturn\b.{0,200});\s{0,4}(?://.{0,200})?$"
 _CODE = lazy(
@@ -90,7 +90,7 @@ _COMMENT = lazy(r"^\s{0,40}# ")
 _BEHIND_KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: [^#\n]{0,200})? # |^\s{0,40}- [^#\n]{1,200} # ")
 _REMARK = lazy(r"^\s{0,8}(?:#|;|//) ")
 _SETTING = lazy(
-    r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[\w. -]{1,60}\]$"
+    r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[A-Za-z][\w. -]{1,60}\]$"
 )
 _YAML_NAMED = lazy(r"^\s{0,12}- (?:name|id|alert|rule|title): \S")
 _DIRECTIVE = lazy(r"^\.\. [a-z][\w:-]{2,40}:: ?")

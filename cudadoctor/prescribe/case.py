@@ -178,7 +178,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The toolkit or framework build that the driver is too old for: the message's, or the first that writes the PTX that it names,
         the framework's, the newest that a text names.
         """
-        ptx = next((row.cuda for row in self.knowledge.toolkits if row.ptx_isa == self.value("wanted_ptx")), None)
+        isa = self.value("wanted_ptx")
+        ptx = next((row.cuda for row in self.knowledge.toolkits if row.ptx_isa == isa), None) if isa is not None else None
         stated = self.value("version", "torch_cuda") or ptx
         if stated is not None and re.match(r"\d{1,3}\.\d{1,3}", stated):
             return ToolkitVersion(stated)

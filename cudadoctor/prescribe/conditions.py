@@ -94,7 +94,7 @@ def _other_build(case: Case) -> bool:
     """Another build of what was installed serves this driver: no root, no restart."""
     if frameworks.framework(case) is None:
         known = case.python is not None or (case.cuda is not None and managers.manager(case) is not None)
-        return _toolkit_pin(case) and (known or case.quotes(_OF_NUMBA))
+        return _of_none(case) and _toolkit_pin(case) and (known or case.quotes(_OF_NUMBA))
     build = frameworks.torch_index(case) if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case)
     return build is not None
 
@@ -174,8 +174,12 @@ def _compat_in_loader(case: Case) -> bool:
 
 # ---------------------------------------------------------------- Python
 def _toolkit_pin(case: Case) -> bool:
-    """A toolkit of the driver's CUDA can be had in wheels; a video encoder asks the driver for its own API, whatever the toolkit."""
-    return case.value("encoder") is None and (case.cuda is None or case.cuda.major >= 12)
+    return case.cuda is None or case.cuda.major >= 12
+
+
+def _of_none(case: Case) -> bool:
+    """No framework and no video encoder, which asks the driver for an API of its own, whatever the toolkit."""
+    return frameworks.framework(case) is None and case.value("encoder") is None
 
 
 def _conda_toolkit(case: Case) -> bool:
@@ -298,7 +302,7 @@ CONDITIONS: dict[str, Condition] = {
     "older-series": lambda case: pip.series(case) != "cu13",
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
     **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
-    "of-none": lambda case: frameworks.framework(case) is None,
+    "of-none": _of_none,
     # No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there.
     "for-numba": lambda case: (
         case.value("framework") is None and not case.quotes(case.forms["words"]["build"]) and frameworks.named_in(case) is None

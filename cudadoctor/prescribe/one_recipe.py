@@ -104,7 +104,7 @@ CONDITIONS: dict[str, Condition] = {
     "other-gpus": lambda case: other_gpus(case) is not None,
     "slurm-client": _slurm,
     "colab": lambda case: (
-        case.value("colab") is not None or any(case.variable(name) is not None for name in _COLAB) or case.says(_SPEAKS_OF_COLAB)
+        "colab" in case.setting.words or any(case.variable(name) is not None for name in _COLAB) or case.says(_SPEAKS_OF_COLAB)
     ),
     "kaggle": lambda case: any(case.variable(name) is not None for name in _KAGGLE) or case.says(_SPEAKS_OF_KAGGLE),
 }

@@ -31,6 +31,7 @@ NAMES = "/proc/kallsyms"
 IN_DRIVER = "[nvidia"  # a function of one of its modules: [nvidia], [nvidia_uvm]
 PASSING = ("Z", "X", "D")  # states that every process may be in for a moment
 MOMENT = 0.3  # seconds
+ENDED = (FileNotFoundError, ProcessLookupError)  # what /proc says of who ended meanwhile
 WAITS_LIMIT = 100  # characters of where a process waits
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 # What may be the parent of a process whose own parent ended: an init, or a supervisor that asked to be one.
@@ -184,11 +185,14 @@ def devices(pid: int, letter: str, prefix: str) -> Tuple[Set[str], bool]:
         if letter in ("Z", "X"):  # its first thread ended; others may still hold files
             folders = ["/proc/%d/task/%s" % (pid, thread) for thread in os.listdir("/proc/%d/task" % pid) if thread != str(pid)]
         for folder in folders:
-            found |= held_open(folder + "/fd", (prefix,))
-    except PermissionError:
-        return set(), False
+            try:
+                found |= held_open(folder + "/fd", (prefix,))
+            except ENDED:
+                pass  # and others go on
+    except ENDED:
+        pass
     except OSError:
-        pass  # it ended meanwhile
+        return set(), False
     return found, True
 
 

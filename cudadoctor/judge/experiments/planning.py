@@ -89,9 +89,24 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
 
 
 def kept_out(facts: Facts, evidence: Evidence) -> bool:
-    """Whether a try might explain the failure, and is not made because it would need a context on a GPU where others compute."""
+    """Whether a try might explain the failure, and is not made because it would need a context on a GPU where others are known to
+    compute.
+    """
     failure = _failure(facts, evidence) if evidence.python is not None else None
-    return failure is not None and failure.rung in _WITH_CONTEXT and _goal(facts, failure.rung) is None
+    if failure is None or failure.rung not in _WITH_CONTEXT or _goal(facts, failure.rung) is not None:
+        return False
+    return bool(climbed(facts).guests or _computing(_listings(facts)))
+
+
+def _listings(facts: Facts) -> list[Nvml | Smi]:
+    """The answers that list who uses the GPUs."""
+    nvml, smi = facts.value(NVML), facts.value(SMI)
+    listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
+    return [*listed, smi] if smi is not None and smi.process_list else listed
+
+
+def _computing(listed: Sequence[Nvml | Smi]) -> list[GpuProcess]:
+    return [process for one in listed for process in one.processes if process.kind != "G"]
 
 
 def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
@@ -120,19 +135,16 @@ def _goal(facts: Facts, rung: str) -> str | None:
     """How far a try may climb: to a kernel where nobody computes; beside others no further than the first climb came, which made a context
     and ran the driver's own kernel there. None: not even so far.
     """
-    nvml, smi = facts.value(NVML), facts.value(SMI)
-    listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
-    listed += [smi] if smi is not None and smi.process_list else []
-    climb = climbed(facts)
+    listed, climb = _listings(facts), climbed(facts)
+    processes = _computing(listed)
     modes = {gpu.compute_mode.lower() for one in listed for gpu in one.gpus if gpu.compute_mode is not None}
-    processes = [process for one in listed for process in one.processes if process.kind != "G"]
     if listed and not climb.guests and not processes and modes <= {"default"}:
         return "numba-kernel"
     if rung not in _WITH_CONTEXT:
         return "devices"
     # A context of ours takes nobody's memory where so much is free on each GPU that the climb saw.
     room = bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
-    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, nvml) and room else None
+    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes, facts.value(NVML)) and room else None
 
 
 def _shared_alike(processes: Sequence[GpuProcess], nvml: Nvml | None) -> bool:

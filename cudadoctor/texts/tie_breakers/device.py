@@ -13,6 +13,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, SMI, USER, Smi
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
+from cudadoctor.texts.tie_breakers.taken_back import NOT_READY
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
@@ -24,7 +25,6 @@ NVLINK, PEER = "nvlink-error", "peer-access-broken"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _LIBRARY = lazy(r"/[^\s:]{1,400}(?=: failed to map segment)")
-_NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _BUSY = codes("cuda 46")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
 _UNKNOWN = codes("cuda 999", "cuda 304", words=r"unknown error")
@@ -40,7 +40,7 @@ def confidential(case: Case) -> Iterator[Clue]:
     """Confidential computing is on, and the system (802) or the GPUs' ready state says that it is not ready."""
     if case.says("confidential-off") or case.says("confidential-ready"):
         return
-    lines = case.stated(FABRIC, words=_NOT_READY) or case.suspected(CONFIDENTIAL, words=_NOT_READY)
+    lines = case.stated(FABRIC, words=NOT_READY) or case.suspected(CONFIDENTIAL, words=NOT_READY)
     shown = [quotes for quotes in (lines, case.says("confidential"), case.says("confidential-not-ready")) if quotes]
     if len(shown) > 1:
         yield finding(CONFIDENTIAL, *shown)
@@ -181,11 +181,13 @@ def limited(case: Case) -> Iterator[Clue]:
 
 def on_mount(case: Case) -> Iterator[Clue]:
     """The loader could not map a library, and the mount that holds it is shown with noexec."""
-    lines, mount = case.suspected(MOUNT), case.says("noexec-mount")
-    library = _LIBRARY.search(lines[0].text) if lines else None
-    points = [f"{word.rstrip('/')}/" for quote in mount for word in quote.text.split() if word.startswith("/")]
-    if library is not None and library[0].startswith(tuple(points)):
-        yield finding(MOUNT, lines, mount, values={"place": library[0], "option": "noexec", "opposite": "exec"})
+    mount = case.says("noexec-mount")
+    points = tuple(f"{word.rstrip('/')}/" for quote in mount for word in quote.text.split() if word.startswith("/"))
+    for quote in case.suspicions(MOUNT):
+        library = _LIBRARY.search(quote.text)
+        if library is not None and library[0].startswith(points):
+            yield finding(MOUNT, (quote,), mount, values={"place": library[0], "option": "noexec", "opposite": "exec"})
+            return
 
 
 TIES = (

@@ -260,7 +260,7 @@ TIES = (
     none_on_the_bus,
     none_installed,
     # A notebook of Google's that was given no GPU.
-    joined(NO_GPU, states("libcuda-missing", NOT_INSTALLED), beside=("colab",), colab="yes"),
+    joined(NO_GPU, states("libcuda-missing", NOT_INSTALLED), beside=("colab",)),
     # An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them.
     joined("uvm-unavailable", suspects("uvm-unavailable"), beside=(_without_uvm,)),
     not_supported,

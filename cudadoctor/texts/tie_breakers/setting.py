@@ -287,7 +287,7 @@ TIES = (
     joined(NO_GPU, beside=("rocm-build", suspects(LIBCUDA)), unsettled=True, basis="suspected"),
     *(not_asked_for, no_smi_at_all, passed_in),
     # The nodes are not there, and the instance of Incus or LXD has no GPU among its devices.
-    joined(NO_ACCESS, suspects(NO_ACCESS), beside=("lxd-config",), unless=("lxd-gpu",)),
+    joined(NO_ACCESS, suspects(NO_ACCESS), beside=("lxd-config", "lxd-devices"), unless=("lxd-gpu",)),
     # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
     joined(INCOMPLETE, suspects(CAPABILITIES, words=_CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
     lost_where_it_runs,

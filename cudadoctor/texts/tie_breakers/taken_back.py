@@ -28,7 +28,7 @@ _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
-_NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
+NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
@@ -70,7 +70,7 @@ def _of_plugin(clue: Clue) -> bool:
 def _registered(case: Case) -> bool:
     """Whether Fabric Manager answered each GPU, one of them with a refusal, and nothing but CUDA's "not ready" speaks of one that waits."""
     waits = (quote.text for clue in case.said if clue.cause == _FABRIC and clue.basis == "stated" for quote in clue.quotes)
-    return bool(case.stated(_REFUSED)) and all(map(_NOT_READY.search, waits))
+    return bool(case.stated(_REFUSED)) and all(map(NOT_READY.search, waits))
 
 
 def _listed(case: Case) -> bool:
