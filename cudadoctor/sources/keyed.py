@@ -60,7 +60,7 @@ def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     before = text[first : name.start()]
     if PATTERNS.TOLD.search(before):
         return value if value.group()[0] != "-" else None
-    said = before.endswith("(") or (blank["is"] is not None and name["short"] in _WORDS_FOR_ONE)
+    said = before.endswith(("(", "_")) or (blank["is"] is not None and name["short"] in _WORDS_FOR_ONE)
     if name["short"] in _WORDS_FOR_ONE[1:] and not said:
         return PATTERNS.MIXED.match(text, value.start())
     if (name["short"] is not None and not said) or blank["listed"] or PATTERNS.VERSION.match(value.group()):

@@ -18,6 +18,7 @@ from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS, forms
 
 GONE = "<redacted>"
 _LONG, _SHORT = 80, 16  # characters looked at before and after a number
+_DRAWN, _CHANGES = 12, 0.38  # characters of a word drawn by lot, and changes in each: 0.6 of 62 signs by chance, 0.3 in CamelCase
 
 
 class Pseudonyms:
@@ -41,6 +42,7 @@ class Pseudonyms:
             "person": lambda name: name if name.lower() in USERS else self.user(name),
             "machine": lambda name: name if name.lower() in USERS else self.host(name),
             "path": lambda path: private_paths.path(path, partial(self.of, "dir")),
+            "drawn": lambda word: self.gone(word) if drawn_by_lot(word) else word,
             "blank": lambda text: " " * len(text),
             "cut": lambda _: "",
             **{kind: partial(self.of, kind) for kind in ("address", "ip", "mac", "sid")},
@@ -167,6 +169,18 @@ class Pseudonyms:
 def boot_words(said: str) -> str:
     """The boot parameters that concern a GPU, and a mark for the others."""
     return "".join(f" {word}" for word in said.split() if PATTERNS.BOOT_WORD.fullmatch(word)) + f" {GONE}"
+
+
+def drawn_by_lot(word: str) -> bool:
+    """Whether a word changes between capitals, small letters, digits and signs as often as chance does, and no name of parts does.
+
+    It has letters of both cases and digits, and a sign among them or 12 characters without - and _.
+    """
+    cases = any(map(str.isupper, word)) and any(map(str.islower, word)) and any(map(str.isdigit, word))
+    if not cases or PATTERNS.WRITTEN.fullmatch(word):
+        return False
+    long_enough = re.search(r"[^\w-]", word) is not None or max(map(len, re.split("[_-]", word))) >= _DRAWN
+    return long_enough and len(PATTERNS.PIECE.findall(word)) - 1 >= _CHANGES * (len(word) - 1)
 
 
 def _column(sign: str, wanted: list[bool], table: str, hidden: Callable[[str], str]) -> str:
