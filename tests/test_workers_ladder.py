@@ -438,6 +438,26 @@ def test_byte_code_that_python_takes_from_another_source_is_told(climb: Climb, t
     assert [entry["byte_code"] for entry in events if entry["path"] == str(source)] == [kept if taken else None]
 
 
+@pytest.mark.parametrize("says", ["load.fresh()", "config.fresh()", "load().fresh()"])
+def test_byte_code_of_what_lacks_an_attribute_is_told(climb: Climb, tmp_path: Path, says: str) -> None:
+    """The error is raised where another file's class or module is used."""
+    packages = tmp_path / "site-packages"
+    home = packages / "numba"
+    home.mkdir(parents=True)
+    metadata = packages / "numba-0.61.dist-info"
+    metadata.mkdir()
+    (metadata / "INSTALLER").write_text("pip\n")
+    (metadata / "RECORD").write_text("numba/config.py,,\nnumba/__init__.py,,\n")
+    (home / "__init__.py").write_text(f"from . import config\nfrom .config import load\n{says}\n")
+    source = home / "config.py"
+    source.write_text("class load:\n    pass\n")
+    kept = cache_from_source(str(source))
+    py_compile.compile(str(source), kept, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    source.write_text("def fresh(): pass\nclass load:\n    fresh = print\n")
+    events = named(climb("--no-benchmark", PYTHONPATH=str(packages)), "installed")
+    assert [(entry["path"], entry["byte_code"]) for entry in events][:1] == [(str(source), kept)]
+
+
 def test_a_configuration_that_is_no_yaml_ends_the_rung(smoke: Climb, tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     (tmp_path / ".numba_config.yaml").write_text("disable_cuda: 0\n\tdebug: 1\n")

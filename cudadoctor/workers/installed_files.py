@@ -7,6 +7,7 @@ Loaded by ladder.py after Numba failed. An event `installed` names a file, its p
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from cudadoctor_lines import TYPE_CHECKING, beginning, distributions_in
@@ -19,6 +20,7 @@ MOST_COMPILED = 3  # files that an error names last
 # Conda writes its prefix into files, and distributions strip libraries: what they install need not be what RECORD says.
 INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
+LACKS = r"(?:type |module )?(?:object )?'([\w.]{1,200})' (?:object )?has no attribute"  # a module or a class
 
 
 def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
@@ -31,6 +33,18 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
             if begins and rest[:end].rstrip() and len(found) < MOST_FILES:
                 found.setdefault(os.path.join(folder, rest[:end].rstrip()), (folder, rest[:end].rstrip().replace(os.sep, "/")))
     return found
+
+
+def lacking(output: str) -> str:
+    """The file, as a traceback would name it, of the module or class that lacks an attribute: it may be another package's."""
+    said = re.findall(LACKS, output)
+    name = said[-1] if said else ""
+    modules = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
+    for module in modules:
+        called, here = getattr(module, "__name__", None), getattr(module, "__dict__", {}).get(name)
+        if called == name or (isinstance(here, type) and here.__module__ == called):
+            return '  File "{}", line 1\n'.format(module.__file__)
+    return ""
 
 
 def recorded(folder: str, installers: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -85,9 +99,9 @@ def foreign_byte_code(path: str) -> str | None:
 
 
 def report(emit: Callable[..., None], output: str) -> None:
-    """An event for each file that the words of an error name and a package brought."""
+    """An event for each file that the words of an error name, or that has what they name, and a package brought."""
     folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
-    files = named(output, folders)
+    files = named(output + "\n" + lacking(output), folders)
     sources = [path for path in files if path.endswith(".py")][:MOST_COMPILED]
     texts = {folder: list(recorded(folder, INSTALLERS)) for folder in {folder for folder, _ in files.values()}}
     for path, (folder, inside) in sorted(files.items(), key=lambda file: folders.index(file[1][0])):
