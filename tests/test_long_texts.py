@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudadoctor.judge.experiments import planning
 from cudadoctor.judge.stages import judge
 from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
 from cudadoctor.parsers.literals import Literals, each
+from cudadoctor.parsers.quoting import Quoting
 from cudadoctor.sources import inputs, pasted
 from cudadoctor.sources.pasted import evidence_of
 from tests.judging import KNOWLEDGE
@@ -169,3 +171,33 @@ def test_a_line_of_many_messages_takes_as_long_as_as_many_lines() -> None:
         judge(evidence_of(text.encode()), KNOWLEDGE)
         seconds.append(time.process_time() - began)
     assert seconds[0] < 10 * seconds[1] + 2
+
+
+HOSTILE = {
+    "a question as often as there are lines": "cuda-drivers\n" + "# apt-mark showhold\n" * 3000,
+    "sentences of others below as many passages": "Thanks; my own box.\n"
+    + "It is so\n| CUDA error\n" * 1000
+    + ("he was. " * 240 + "\n") * 60,
+    "a sign in windows full of its words": "nvidia CUDA error:\n" + f"{'MiB' * 300} <defunct> {'MiB' * 300}\n" * 25,
+    "tables of nothing but rules": "\n".join(f"nvidia cuda error here {number}" for number in range(1500)) + "\n|--|--|" * 1500,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
+def test_no_arrangement_takes_much_longer_than_its_length(text: str) -> None:
+    """Each took 5 to 20 s, or hundreds of megabytes: a limit that only such growth exceeds."""
+    evidence = evidence_of(text.encode())
+    began = time.process_time()
+    judge(evidence, KNOWLEDGE)
+    assert time.process_time() - began < 4
+
+
+def test_the_way_of_a_traceback_of_many_places_is_left_out_at_once() -> None:
+    began = time.process_time()
+    assert len(list(planning._without_way(['File "'] * 20_000))) == 1
+    assert time.process_time() - began < 1
+
+
+def test_mail_of_many_beginnings_is_quoted_once() -> None:
+    lines = ["nvidia cuda error", *["--original message"] * 3000]
+    assert len(Quoting(KNOWLEDGE.discourse)._mail(lines)) < 2 * len(lines)

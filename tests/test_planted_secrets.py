@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.sources import pasted
-from cudadoctor.sources.redact import redact
+from cudadoctor.sources.redact import _decoded, redact
 from tests.cases import every
 from tests.command_line import ROOT
 
@@ -228,6 +228,12 @@ def test_names_of_secrets_one_after_another_take_no_longer_than_their_length(uni
     began = time.process_time()
     redacted(unit * (30_000 // len(unit)) + "\n")
     assert time.process_time() - began < 1.5
+
+
+def test_signs_of_an_encoding_one_after_another_take_no_longer_than_their_length() -> None:
+    began = time.process_time()
+    assert _decoded("%" * 200_000, str.upper) == "%" * 200_000
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

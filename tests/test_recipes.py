@@ -338,6 +338,13 @@ def test_root_needs_no_sudo() -> None:
 
 
 # ---------------------------------------------------------------- causes and recipes
+def test_as_root_no_line_sets_a_name_for_the_next() -> None:
+    """sudo stands before each line: a name that one sets is unknown to the next."""
+    scripts = (text for recipe in KNOWLEDGE.recipes.values() for step in recipe.steps if step.needs_root
+               for text in (step.shell, step.undo, *step.shells.values()) if text is not None and "\n" in text.strip())  # fmt: skip
+    assert [text for text in scripts if re.search(r"^\s*\w+=\S", text, re.MULTILINE)] == []
+
+
 @every("distro, cause", itertools.product(RELEASES, sorted(KNOWLEDGE.causes)), share=7)
 def test_every_cause_gives_steps_that_end_with_looking_again(distro: str, cause: str) -> None:
     for state in ({PCI: bus(gpu()), KERNEL: RELEASE}, {}):

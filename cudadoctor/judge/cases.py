@@ -178,13 +178,13 @@ def root_of(blocking: Sequence[Case]) -> Case:
 
 def explained_by(root: Case, cases: Sequence[Case]) -> list[Case]:
     found: list[Case] = []
-    todo = [root]
-    while todo:
+    todo, left = [root], [case for case in cases if case is not root]
+    while todo and left:
         one = todo.pop()
-        for case in cases:
-            if case is not root and case not in found and explains(one, case):
-                found.append(case)
-                todo.append(case)
+        more = [case for case in left if explains(one, case)]
+        left = [case for case in left if not explains(one, case)] if more else left
+        found += more
+        todo += more
     return found
 
 

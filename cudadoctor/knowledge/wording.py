@@ -88,12 +88,12 @@ class Discourse(Table, frozen=True, kw_only=True):
 
     def any_of(self, *names: str) -> re.Pattern[str]:
         """Finds a word of these lists; one that ends in * may go on, one that begins with it may have begun before."""
-        return lazy("|".join(_one(word) for name in names for word in self.words[name]), re.IGNORECASE)
+        apart: dict[tuple[str, str], list[str]] = {}  # what must not stand before and behind is looked for once, not for each word
+        for word in (word for name in names for word in self.words[name]):
+            apart.setdefault((_edge(word[0], r"(?<!\w)"), _edge(word[-1], r"(?!\w)")), []).append(re.escape(word.strip("*")))
+        return lazy("|".join(f"{before}(?:{'|'.join(words)}){after}" for (before, after), words in apart.items()), re.IGNORECASE)
 
 
-def _one(word: str) -> str:
+def _edge(letter: str, no_letter: str) -> str:
     """A word of a script without blanks between words stands anywhere."""
-    plain = re.escape(word.strip("*"))
-    before = r"(?<!\w)" if word[0].isalnum() and word[0] < "\u3000" else ""
-    after = r"(?!\w)" if word[-1].isalnum() and word[-1] < "\u3000" else ""
-    return f"{before}{plain}{after}"
+    return no_letter if letter.isalnum() and letter < "\u3000" else ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,13 +74,19 @@ class Text:
         return ((number, found) for number, line in enumerate(self.lines, 1) if (found := form.match(line)) is not None)
 
     def asked(self, hint: str, form: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str], list[str]]]:
-        """Commands of this form that were typed in a paste: the line's number, and the lines below it up to the next prompt."""
+        """Commands of this form that were typed in a paste: the line's number, and the lines below it up to the next prompt or question."""
         lines = self.plain_lines if self.pasted else []
-        for number, line in enumerate(lines, 1):
-            found = form.match(root_command(line) or "") if hint in line else None
-            if found is not None:
-                below = takewhile(lambda place: not is_prompt(lines[place]), range(number, len(lines)))
-                yield number, found, [lines[place] for place in below]
+        typed = ((number, form.match(root_command(line) or "")) for number, line in enumerate(lines, 1) if hint in line)
+        asked = {number: found for number, found in typed if found is not None}
+        stops = sorted({*self._prompts, *(number - 1 for number in asked)}) if asked else []
+        for number, found in asked.items():
+            place = bisect_left(stops, number)
+            yield number, found, lines[number : stops[place] if place < len(stops) else len(lines)]
+
+    @cached_property
+    def _prompts(self) -> list[int]:
+        """Indexes of the plain lines that are prompts."""
+        return [index for index, line in enumerate(self.plain_lines) if is_prompt(line)]
 
     def lines_with(self, words: Iterable[str]) -> Iterator[tuple[int, str]]:
         """The lines that hold one of these words, with their numbers; of equal ones the first, for logs repeat themselves."""

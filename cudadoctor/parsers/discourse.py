@@ -7,6 +7,7 @@ score: what the whole text sounds like, whose or of when the words above the out
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,13 +83,19 @@ class _Said(NamedTuple):
     prose: dict[int, str]
     words: dict[str, list[_Place]]
 
-    def among(self, name: str, lines: Collection[int]) -> bool:
-        return any(place.line in lines for place in self.words[name])
+    def among(self, name: str, lines: range) -> bool:
+        places = self.words[name]
+        first = bisect_left(places, (lines.start, 0))
+        return first < len(places) and places[first].line < lines.stop
 
     def introduces(self, name: str, passage: _Passage) -> bool:
         """Whether a word of the list stands in the last sentence above what the passage shows."""
-        last = passage.words[-1:]
-        return any(place.line in last and place.sentence == len(_sentences(self.prose[place.line])) - 1 for place in self.words[name])
+        last = passage.words.stop - 1
+        if last not in self.prose:
+            return False
+        ends = _Place(last, len(_sentences(self.prose[last])) - 1)
+        place = bisect_left(self.words[name], ends)
+        return self.words[name][place : place + 1] == [ends]
 
 
 class Speech:

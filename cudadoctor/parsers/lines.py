@@ -22,7 +22,10 @@ from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.kernel_log import entry_message
 from cudadoctor.parsers.literals import Literals, Places, each
 
+_FEW = 8  # places whose windows are looked at however large they are
+WINDOWS = 1 << 17  # characters that all windows of one literal and pattern have together
 MANY = 250  # places of one literal that are judged at each end of a text
+WINDOW = 4000  # characters above a hit, and below it, that a pattern sees
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
 _PREFIX = lazy(
     r"""(?:
@@ -196,9 +199,31 @@ class Lines:
         """The hit's line with `size` - 1 lines on each side (1: the line alone), and the number of the first."""
         reach = max(size, 1) - 1
         top = max(0, hit.first - 1 - reach)
-        above = [line[:REACH] for line in self.entries[top : hit.first - 1]]
-        below = [line[:REACH] for line in self.entries[hit.last : min(self._count, hit.last + reach)]]
-        return "\n".join([*above, self.line(hit), *below]), top + 1
+        above = _nearest(reversed(self.entries[top : hit.first - 1]))
+        below = _nearest(self.entries[hit.last : min(self._count, hit.last + reach)])
+        return "\n".join([*reversed(above), self.line(hit), *below]), hit.first - len(above)
+
+    def some_ends(self, literal: str, size: int) -> Sequence[Hit]:
+        """As `ends`, and so few from both ends that their windows are no more than WINDOWS characters: of hits that stand close one sees
+        what the next sees.
+        """
+        hits = list(self.ends(literal))
+        if size > 1 and len(hits) > _FEW:
+            most = max(_FEW, WINDOWS // len(self.window(hits[len(hits) // 2], size)[0]))
+            return hits if len(hits) <= most else [*hits[: most // 2], *hits[-(most // 2) :]]
+        return hits
+
+
+def _nearest(lines: Iterable[str]) -> list[str]:
+    """The beginnings of the first lines, as far as they are WINDOW characters together."""
+    found: list[str] = []
+    left = WINDOW
+    for line in lines:
+        left -= min(len(line), REACH)
+        if left < 0:
+            break
+        found.append(line[:REACH])
+    return found
 
 
 _PREPARED: WeakKeyDictionary[Text, Lines] = WeakKeyDictionary()

@@ -140,20 +140,17 @@ class Quoting:
     def _tables(self, lines: Sequence[str]) -> Iterator[int]:
         """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained; and those of any
         long table of Markdown, which no program prints, but below words of what somebody did."""
-        for index in range(1, len(lines)):
-            if "--" not in lines[index] or not _RULE.match(lines[index]):
-                continue
-            rows = index + 1
+        rules = [index for index, line in enumerate(lines) if index and "--" in line and _RULE.match(line)]
+        done = next((index for index, line in enumerate(lines) if self._done.search(line)), len(lines)) if rules else 0
+        rows = told = 0
+        for index in rules:
+            rows = max(rows, index + 1)
             while rows < len(lines) and "|" in lines[rows]:
                 rows += 1
-            drawn = (
-                lines[index].lstrip().startswith("|-")
-                and "+" not in lines[index]
-                and rows - index > _FEW
-                and not any(map(self._done.search, lines[: index - 1]))
-            )
+            drawn = lines[index].lstrip().startswith("|-") and "+" not in lines[index] and rows - index > _FEW and done >= index - 1
             if drawn or self._explains.search(f"|{lines[index - 1].strip(' |')}|"):
-                yield from range(index + 1, rows)
+                yield from range(max(index + 1, told), rows)
+                told = rows
 
     def _lists(self, lines: Sequence[str]) -> Iterator[int]:
         """The items below a heading of a guide or a release."""
@@ -172,7 +169,7 @@ class Quoting:
         heads = [index for index, line in enumerate(lines) if self._wrote.search(line)]
         if heads:
             quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")]
-        quoted += [index for head in heads if lines[head].startswith("--") for index in range(head + 1, len(lines))]
+        quoted += range(next((head + 1 for head in heads if lines[head].startswith("--")), len(lines)), len(lines))
         quoted += self._told_by_others(lines)
         own -= {*quoted, *heads}
         return [] if any(self._too.search(lines[index]) for index in own) else quoted

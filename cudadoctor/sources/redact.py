@@ -204,13 +204,13 @@ def _decoded(text: str, redact: Callable[[str], str]) -> str:
     """The text with its encoded paths as they read without the code: all at once, each on lines of its own, for redaction keeps lines."""
     if "%" not in text:
         return text
-    found = list(PATTERNS.ENCODED.finditer(text))
-    plain = {match.group(): unquote(match.group()) for match in found}
+    words = {match.group() for match in PATTERNS.ENCODED.finditer(text)}
+    plain = {word: unquote(word) for word in sorted(words) if "%2f" in word.lower() or "%5c" in word.lower()}
     lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())
     for code, each in plain.items():
         bare = each if "%" in each else "\n".join(islice(lines, each.count("\n") + 1))
         plain[code] = code if bare == each else quote(bare, safe="<>")
-    return PATTERNS.ENCODED.sub(lambda match: plain[match.group()], text)
+    return PATTERNS.ENCODED.sub(lambda match: plain.get(match.group(), match.group()), text) if plain else text
 
 
 def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:

@@ -210,13 +210,15 @@ def _packages(facts: Facts) -> tuple[str, ...]:
 
 def _names(said: str, place: str) -> bool:
     """Whether words hold this value whole: `/opt/cuda-13.0/lib` does not hold `/opt/cuda`."""
-    return re.search(re.escape(place.rstrip("/")) + r"(?![\w.-])", said) is not None
+    bare = place.rstrip("/")
+    return bare in said and re.search(re.escape(bare) + r"(?![\w.-])", said) is not None
 
 
 def _without_way(lines: Sequence[str]) -> Iterator[str]:
     """The words without the places of a traceback but the last: where it failed, not how it came there."""
     places = [number for number, line in enumerate(lines) if line.lstrip().startswith('File "')]
-    yield from (line for number, line in enumerate(lines) if number not in places[:-1])
+    way = frozenset(places[:-1])
+    yield from (line for number, line in enumerate(lines) if number not in way)
 
 
 def _changes(cause: str, free: Collection[str], places: Places, facts: Facts, knowledge: Knowledge) -> Iterator[Change]:
