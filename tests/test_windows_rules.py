@@ -35,6 +35,7 @@ from tests.cases import every
 from tests.command_line import changed, evidence_of, lines, records
 from tests.facts_builder import fact, facts_of, host, ladder, nvml
 from tests.judging import KNOWLEDGE, cause_of
+from tests.pasted import report as pasted_report
 from tests.pasted import root
 from tests.prescriptions import shells, written
 
@@ -352,3 +353,18 @@ def test_windows_without_an_nvidia_gpu() -> None:
     )
     everything = {finding.cause for finding in (cut.diagnosis.root, *cut.diagnosis.also, *cut.diagnosis.suspects) if finding}
     assert not everything & {"no-nvidia-gpu", "driver-not-installed"}
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ('OSError: [WinError 126] Error loading "C:\\v\\torch\\lib\\fbgemm.dll" or one of its dependencies.', "Select-String"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "cudadoctor check"),
+    ],
+)
+def test_what_is_asked_can_be_typed_there(said: str, asked: str) -> None:
+    """No shell of POSIX: no grep, no ldconfig, no python3."""
+    found = pasted_report(f"PS C:\\Users\\ada> python train.py\n{said}\nMicrosoft Windows [Version 10.0.22631.4317]\n")
+    commands = [ask.command for ask in found.diagnosis.ask]
+    assert any(asked in command for command in commands), commands
+    assert not any(word in command for command in commands for word in ("grep", "ldconfig", "python3", "/dev/null", "$LD_"))

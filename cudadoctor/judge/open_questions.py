@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.findings import Ask, Outcome, Undecided
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.model.values import RungName
@@ -26,6 +27,16 @@ FRESH = (
     "python3 -m venv ~/cuda-fresh && ~/cuda-fresh/bin/python -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
     " && cudadoctor check --python ~/cuda-fresh/bin/python"
 )
+FRESH_ON_WINDOWS = (
+    "python -m venv $HOME\\cuda-fresh; & $HOME\\cuda-fresh\\Scripts\\python -m pip install 'numba-cuda[cu12]' 'numpy<2.5';"
+    " cudadoctor check --python $HOME\\cuda-fresh\\Scripts\\python.exe"
+)
+CHECK = "cudadoctor check"
+EVENTS = (
+    "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm','Display'} -MaxEvents 20"
+    " | Format-List TimeCreated, Id, Message"
+)
+_EVERYWHERE = lazy(r"(?:(?:nvidia-smi|nvcc)(?: [\w=,.-]{1,100}){0,6}(?:; |$)){1,4}$")  # no shell's own words
 
 
 def undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
@@ -46,6 +57,7 @@ def asks(
     *,
     log_read: bool,
     replaced: Sequence[str] = (),
+    windows: bool = False,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
@@ -53,7 +65,7 @@ def asks(
         why = f"by it programs load {REPLACING}: take it out, make it root's, or run cudadoctor as the user whose program it is"
         return (Ask(command=f"printenv {replaced[0]}", why=why, tells_apart=()),)
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
-    return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read),)
+    return _telling_apart(open_, windows=windows)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read, windows=windows),)
 
 
 def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[Ask, ...]:
@@ -67,11 +79,14 @@ def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[
     return _telling_apart(causes)
 
 
-def _telling_apart(candidates: Sequence[tuple[Cause, str]]) -> tuple[Ask, ...]:
+def _telling_apart(candidates: Sequence[tuple[Cause, str]], *, windows: bool = False) -> tuple[Ask, ...]:
     """The commands of these causes, each with the reason for asking."""
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in candidates:
-        commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
+        command = cause.tell_apart
+        if windows and _EVERYWHERE.match(command) is None:
+            command = cause.tell_apart_on_windows or CHECK
+        commands.setdefault(command, (why, []))[1].append(cause.id)
     return tuple(Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes))) for command, (why, causes) in commands.items())
 
 
@@ -82,18 +97,21 @@ def _lacking(outcomes: Sequence[Outcome], knowledge: Knowledge) -> Iterator[tupl
             yield from ((knowledge.causes[cause], why) for cause in outcome.causes if cause in knowledge.causes)
 
 
-def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool) -> Ask:
+def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool, windows: bool) -> Ask:
     """What to do next where no cause says it."""
     nothing_failed = rungs.first_failed() is None
     if goal is None and nothing_failed:
-        command, why = "cudadoctor check", "the text shows no failure that is known; on the machine itself far more can be seen"
+        command, why = CHECK, "the text shows no failure that is known; on the machine itself far more can be seen"
     elif rungs.failed("framework"):
         command, why = "cudadoctor check --frameworks -v", "a framework failed in words that name no known cause"
     elif nothing_failed and goal == "numba-kernel":
         command, why = "cudadoctor fix --suggest", "nothing failed, and no Numba kernel ran: it prints what is missing for one"
     elif rungs.failed("numba-kernel") and not rungs.failed("ptx-kernel"):
-        command = FRESH
+        command = FRESH_ON_WINDOWS if windows else FRESH
         why = "the driver's own kernel ran: whether Numba's runs in a fresh environment tells the machine from the packages of this Python"
+    elif windows:
+        command = EVENTS
+        why = "the driver refused: what it reports to Windows says why"
     elif not log_read:
         command = "sudo dmesg | grep -iE 'nvrm|xid|nvidia' | tail -n 40"
         why = "the kernel log could not be read; the driver says there why it refused"

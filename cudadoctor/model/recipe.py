@@ -100,6 +100,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     why: str  # plain words: what this means and why it stops a GPU program
     yields_to: tuple[str, ...] = ()
     tell_apart: str  # one command that shows whether this is the cause
+    tell_apart_on_windows: str | None = None  # the same there, for PowerShell
     match: tuple[Match, ...] = ()
     tries: tuple[str, ...] = msgspec.field(name="try", default=())  # what to change to see whether it is this: knowledge/experiments.py
     recipes: tuple[str, ...] = ()
