@@ -178,7 +178,7 @@ HOSTILE = {
     "sentences of others below as many passages": "Thanks; my own box.\n"
     + "It is so\n| CUDA error\n" * 1000
     + ("he was. " * 240 + "\n") * 60,
-    "a sign in windows full of its words": "nvidia CUDA error:\n" + f"{'MiB' * 300} <defunct> {'MiB' * 300}\n" * 25,
+    "a sign in windows full of its words": "nvidia CUDA error:\n" + f"{'MiB' * 300} <defunct> {'MiB' * 300}\n" * 12,
     "tables of nothing but rules": "\n".join(f"nvidia cuda error here {number}" for number in range(1500)) + "\n|--|--|" * 1500,
 }
 

@@ -34,6 +34,7 @@ MINORS = (
     "/proc/driver/nvidia/gpus/0000:19:00.0/information:Device Minor: \t 0\n"
     "/proc/driver/nvidia/gpus/0000:1a:00.0/information:Device Minor: \t 1\n"
 )
+OPEN_MODULES = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)\n"
 NO_NODES = (
     "# incus config show {}\n{}\n  eth0:\n    type: nic\n# incus exec ml -- bash\n# ls /dev/nvidia*\n"
     "ls: cannot access '/dev/nvidia*': No such file or directory\n# python3 -c 'import torch; print(torch.cuda.is_available())'\nFalse\n"
@@ -203,6 +204,7 @@ def test_the_text_decides(text: str, cause: str | None) -> None:
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
         (INSERT, "nouveau-bound"),
         (INSERT + "I gave the card to a Windows VM, this is the guest.\n", "nouveau-bound"),
+        (OPEN_MODULES + "cuInit failed: 3 (CUDA_ERROR_NOT_INITIALIZED)\n", "uvm-unavailable"),  # or kaslr-breaks-hmm
         (NO_NODES.format("ml", "devices:"), "container-no-gpu-access"),  # its profile may have one
         (NO_NODES.format("ml --expanded", "config:"), "container-no-gpu-access"),  # shows no devices
     ],

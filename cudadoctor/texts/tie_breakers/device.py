@@ -11,7 +11,7 @@ from cudadoctor.checks.withheld import tight
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, SMI, USER, Smi
+from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, LOADED_DRIVER, SMI, USER, Smi
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import NOT_READY
 
@@ -23,6 +23,7 @@ NODES, SERVICE = "device-nodes-missing", "service-without-devices"
 _NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
 NVLINK, PEER = "nvlink-error", "peer-access-broken"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
+HMM = "kaslr-breaks-hmm"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _LIBRARY = lazy(r"/[^\s:]{1,400}(?=: failed to map segment)")
 _BUSY = codes("cuda 46")
@@ -171,6 +172,16 @@ def _first_call_failed(case: Case) -> Quotes:
     return () if case.says("fork") or case.stated(FORKED) else lines
 
 
+def _memory_module(case: Case) -> Quotes:
+    return case.module("nvidia_uvm")
+
+
+def _open_flavour(case: Case) -> Quotes:
+    """The driver that is loaded says that it is made of the open modules."""
+    found = case.facts.there(LOADED_DRIVER)
+    return found.quotes[:1] if found is not None and found.need().flavour == "open" else ()
+
+
 def limited(case: Case) -> Iterator[Clue]:
     """CUDA cannot start or ran out of memory, and the text shows a limit that is far too low for it."""
     lines, found = case.suspected(CEILING, words=_FULL), case.facts.there(LIMITS)
@@ -222,8 +233,11 @@ TIES = (
     joined(NODES, beside=("node-of-minor", ("bare-nodes", "all-nodes")), only_if=("all-nodes",), unless=("in container",), unsettled=True),
     # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.
     joined(UVM, suspects(UVM, words=_UNKNOWN), beside=("suspend",)),
-    # The memory module of the driver failed, unless the program speaks of children.
-    joined(UVM, _first_call_failed, unless=("children",)),
+    # The memory module of the driver failed, unless the program speaks of children. Where it is loaded, and of the open flavour, its
+    # support for shared page tables found no room.
+    joined(UVM, _first_call_failed, unless=("children", _memory_module, _open_flavour)),
+    joined(HMM, _first_call_failed, beside=(_memory_module, _open_flavour), unless=("children",)),
+    joined((UVM, HMM), _first_call_failed, beside=((_memory_module, _open_flavour),), unless=("children",), basis="suspected"),
     joined(FORKED, _first_call_failed, beside=("children",), basis="suspected"),
     limited,
 )
