@@ -9,12 +9,17 @@ import datetime as dt
 import functools
 import hashlib
 import os
+import re
 import signal
+import time
 
 import pytest
 
+from cudadoctor.model.recipe import Match
+from cudadoctor.parsers.lines import REACH, WINDOW
 from tests import patterns
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 from tests.patterns import Found
 from tests.pumping import steep
 
@@ -58,3 +63,24 @@ def test_all_are_found() -> None:
     assert any(place.startswith("workers/") for place in places)
     assert any(place.startswith("causes/") for place in places)
     assert len(ALL()) > 1500
+
+
+# ---------------------------------------------------------------- windows
+IN_WINDOWS = 0.1  # seconds for one window; a text has at most 16 full ones for one literal
+WIDE = [(cause.id, match) for cause in KNOWLEDGE.causes.values() for match in cause.match if match.pattern is not None and match.window > 1]
+
+
+def words_of(pattern: str) -> list[str]:
+    return [word for word in re.findall(r"[A-Za-z0-9_ /.:'\"-]{2,}", pattern.replace("\\.", ".")) if word.strip()]
+
+
+@every("cause, match", WIDE)
+def test_a_window_full_of_a_patterns_own_words_costs_little(cause: str, match: Match) -> None:
+    """A gap of some thousand characters behind a word is gone through for each of these words."""
+    pattern = re.compile(match.pattern or "", re.MULTILINE)
+    for word in sorted(words_of(match.pattern or ""), key=len)[:6]:
+        half = (word * REACH)[:REACH]
+        window = "\n".join([half] * (WINDOW // REACH) + [f"{half} {match.literals[0]} {half}"] + [half] * (WINDOW // REACH))
+        began = time.process_time()
+        pattern.search(window)
+        assert time.process_time() - began < IN_WINDOWS, (cause, word)
