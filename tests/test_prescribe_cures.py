@@ -33,6 +33,7 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import ToolkitVersion
+from tests import command_line
 from tests.facts_builder import nodes, user
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
@@ -323,3 +324,11 @@ def test_the_scheduler_is_asked_in_its_own_words(variable: str, command: str | N
     found = shells(written("scheduler-gave-no-gpu", {ENVIRONMENT: Environment(variables={variable: "17"}, lines={})}))
     assert [line for line in found if command and line.startswith(command)] == found
     assert bool(found) == (command is not None)
+
+
+def test_a_stub_that_the_loaders_cache_names_leaves_its_configuration() -> None:
+    """No variable leads there, so none is changed."""
+    out = command_line.run("fix", "--replay", command_line.host("h200-stub-in-the-loader-cache")).out
+    assert "      ldconfig\n" in out
+    assert "grep -rn stubs /etc/ld.so.conf" in out
+    assert "LD_LIBRARY_PATH" not in out

@@ -112,7 +112,18 @@ def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     quotes = (*(rung_quote(fact, result) for result in shown[:1]), *_loaded(ladder))
     values = {"path": path} if path is not None else {}
     found = Clue(cause=STUB, quotes=quotes, from_rung="init" if path != numbas else "numba-kernel", values=values)
-    yield _with_library_path(facts, found, _STUBS)
+    yield _from_cache(facts, _with_library_path(facts, found, _STUBS))
+
+
+def _from_cache(facts: Facts, clue: Clue) -> Clue:
+    """The same, where no variable leads the loader there but the cache of its own configuration."""
+    cache, path = facts.there(LIBRARIES), clue.values.get("path")
+    entry = (
+        next((file for file in cache.need().files if file.path == path), None) if cache is not None and "kept" not in clue.values else None
+    )
+    if cache is None or entry is None:
+        return clue
+    return msgspec.structs.replace(clue, quotes=(*clue.quotes, *cache.line_of(entry.line)), values={**clue.values, "cached": "yes"})
 
 
 def _loaded(ladder: Ladder) -> tuple[Quote, ...]:
