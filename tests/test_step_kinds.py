@@ -14,12 +14,12 @@ EVERY = [(f"{recipe.id}-{number}", step) for recipe, number, step in STEPS]
 LOOKS = re.compile(
     r"(?:timeout \d+ )?(?:findmnt|namei|dpkg -S|rpm -qf|grep|dmesg|lspci|ps|cat|ls|modinfo|fuser|journalctl|ausearch|command -v|aa-status|head|tail|awk|hostname|ulimit -a|true|nv-fabricmanager --version"
     r"|nvidia-smi(?: -q| -L| topo| nvlink -[se]| --query| mig -lgip?| conf-compute -f| conf-compute -grs|$)|nvidia-container-cli -k -d /dev/stdout info"
-    r"|systemctl status|kubectl (?:describe|get)|runsc nvproxy list|ray status|snap list|docker context ls|dnf (?:check|repolist)|zypper (?:verify|repos)"
+    r"|systemctl (?:status|is-enabled)|kubectl (?:describe|get)|runsc nvproxy list|ray status|snap list|docker context ls|dnf (?:check|repolist)|zypper (?:verify|repos)"
     r"|nvidia-bug-report\.sh|\{(?:python|own)\} (?:-I -S )?-c|\{python\} -m (?:site|pip (?:check|list))|rpm-ostree kargs$|powershell\.exe -Command 'Get|wsl\.exe -l"
     r"|Get-|Select-Object|grep |ProviderName)"
 )  # fmt: skip
 SHELL_ALONE = re.compile(r"(?:export|unset|ulimit|cd|\. /|\$Env:|\$env:|Remove-Item Env:|\w+=\$|stub_folder=)")
-RUNS_ONCE = re.compile(r"(?:srun|qsub|bsub|docker run --rm|podman run --rm|cmake -B) ")
+RUNS_ONCE = re.compile(r"(?:systemd-inhibit|srun|qsub|bsub|docker run --rm|podman run --rm|cmake -B) ")
 TAKES_AWAY = re.compile(r"\b(?:apt-get (?:purge|remove)|(?:dnf|zypper|snap) remove|pacman -R|kill|rmmod|gpu-reset|nvidia-uninstall)\b")
 STARTS_ANEW = re.compile(r"^(?:reboot|Restart-Computer)$|systemctl (?:restart|stop)|delete pod", re.MULTILINE)
 
