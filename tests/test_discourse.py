@@ -31,6 +31,7 @@ SILENT = {
     "a quotation": f"[quote=ann]\nmine says {MISMATCH}\n[/quote]\n\nThat is another matter, I wonder about the fan curve only.\n",
     "what rg found": 'docs/gpu.md\n41:If the kernel says "GPU has fallen off the bus" switch it off.\n\nsrc/a.py\n7:    "GPU has fallen off the bus",\n',
     "a patch": f'diff --git a/a.c b/a.c\n--- a/a.c\n+++ b/a.c\n@@ -1,2 +1,2 @@\n-  say("{MISMATCH}");\n+  say("{MISMATCH}: reboot");\n',
+    "a title that begins with it": f"[SOLVED] modprobe says no\n\n> ann\n> {MISMATCH} Help?\n\n> bob\n> Reboot.\n\n> ann\n> That was it!\n",
     "a patch of one line": f"@@ -1 +1 @@\n-{MISMATCH}\n+{MISMATCH}: reboot\n",
     "a manual": "EXIT STATUS of the tool\n\n"
     + "".join(f'The code {code} stands for a device of which it says "{said}".\n' for code, said in enumerate((MISMATCH, "GPU is lost")))

@@ -108,7 +108,8 @@ class Speech:
         self._literals = Literals(self._lists)
         self.quoting = Quoting(discourse)
         self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
-        self._closed_title = lazy(rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]$", re.IGNORECASE)
+        closed = rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]"
+        self._closed_title = lazy(rf"^{closed}|{closed}$", re.IGNORECASE)
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -117,6 +118,8 @@ class Speech:
         if said is None or not any(line.strip() for line in lines):
             return frozenset()
         titled = self._titled(lines)
+        if titled == _CLOSED and said.words["goes_on"][-1:] > said.words["over"][-1:]:
+            titled = 0  # not for somebody further below
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
         patched = any(map(HUNK.match, lines))
         if not (titled or added or patched or said.words["own"] or said.words["thanks"]):
@@ -140,11 +143,11 @@ class Speech:
         if level and sum(line.startswith("#" * level + " ") for line in lines) > 1:
             return 0  # a section of a form
         title = first.lstrip("# ").rstrip()
+        if self._closed_title.search(title[:_LONGEST_TITLE]):
+            return _CLOSED
         if len(title) > _LONGEST_TITLE or title.endswith((*".:?!。：？！",)) or not is_prose(title):
             return 0
         names, *more = self._names(title)
-        if self._closed_title.search(title):
-            return _CLOSED
         return _TITLE if names & {"guide", "general"} and "own" not in names and not more else 0
 
     def _time(self, passage: _Passage, said: _Said) -> int:

@@ -232,7 +232,7 @@ TIES = (
     # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.
     joined(NODES, beside=("node-of-minor", ("bare-nodes", "all-nodes")), only_if=("all-nodes",), unless=("in container",), unsettled=True),
     # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.
-    joined(UVM, suspects(UVM, words=_UNKNOWN), beside=("suspend",)),
+    joined(UVM, suspects(UVM, words=_UNKNOWN), beside=("suspend",), suspended="yes"),
     # The memory module of the driver failed, unless the program speaks of children. Where it is loaded, and of the open flavour, its
     # support for shared page tables found no room.
     joined(UVM, _first_call_failed, unless=("children", _memory_module, _open_flavour)),
