@@ -53,6 +53,8 @@ def test_what_a_diagnosis_reads_stays(case: dict[str, Any]) -> None:
         ("/opt/nvidia/hpc_sdk/Linux_x86_64/24.5/cuda/12.4/bin/nvcc", True),
         ("/data/miniconda3/envs/torch/lib/python3.11/site-packages/acme/kernels.py", True),
         ("/sw/cuda-12.4/lib64/libcudart.so.12.4.127", True),
+        ("/sys/fs/cgroup/user.slice/user-1000.slice/memory.max", True),
+        ("/sys/fs/cgroup/kubepods/besteffort/cpu.cfs_quota_us", True),
         ("/scratch/mhartwig/run", False),
         ("/var/home/www/okonkwo/x", False),
         ("/root/shell/liu", False),
@@ -166,6 +168,15 @@ def test_a_few_forms_more(text: str) -> None:
         "The authenticity of host 'okonkwo7 (10.1.2.3)' can't be established.\n",
         "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
         "                77       gpu    train      ada  R       0:01      1 okonkwo7\n",
+        "okonkwo7:2211:2240 [3] misc/ibvwrap.cc:94 NCCL WARN Call to ibv_reg_mr failed\n",
+        "[okonkwo7:4455:0:4455] Caught signal 11 (Segmentation fault)\n",
+        "okonkwo7:/export/home   10T  4T  6T  40% /home\nokonkwo7:/export/x on /home type nfs4 (rw)\n",
+        "okonkwo7:/export/root / nfs4 rw\n",
+        "Host Name:                 okonkwo7\n   Host Name . . . . . . . . . . . . : okonkwo7\n",
+        "SLURM_NODELIST=okonkwo7 COMPUTERNAME=okonkwo7\n#SBATCH -w okonkwo7\n",
+        "usermod: user 'okonkwo' does not exist\nsu: (to root) okonkwo on pts/0\n",
+        "fatal: [okonkwo7]: FAILED! => {}\n",
+        "/sys/fs/cgroup/system.slice/jupyter-okonkwo.service/memory.max\n",
     ],
 )
 def test_where_programs_print_a_secret_or_a_name(text: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cudadoctor.sources import recording
@@ -102,3 +104,24 @@ def test_a_folder_of_the_users_own_is_not_emptied(tmp_path: Path) -> None:
     with pytest.raises(recording.RecordingError, match="not empty"):
         recording.write(EVIDENCE, str(tmp_path), force=True)
     assert (tmp_path / "evidence" / "notes.txt").read_text() == "mine"
+
+
+def test_members_without_content_take_no_longer_than_an_archive_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gzip of nothing, millions of times, gives nothing that could be counted: 60 MB took half a minute."""
+    recording.write(evidence_of(HEALTHY), str(tmp_path / "whole.tar.gz"))
+    whole = gzip.decompress((tmp_path / "whole.tar.gz").read_bytes())
+    (tmp_path / "long.tar.gz").write_bytes(gzip.compress(whole[:8192]) + gzip.compress(b"") * 200_000 + gzip.compress(whole[8192:]))
+    monkeypatch.setattr(recording, "MAX_SECONDS", 0.5)
+    with pytest.raises(recording.RecordingError, match=r"it takes more than 0\.5 s to unpack"):
+        recording.read(str(tmp_path / "long.tar.gz"))
+
+
+def test_what_no_probe_says_is_not_read(tmp_path: Path) -> None:
+    """One letter of another script makes a text of 60 MB four times as large, and as many lines of JSON two gigabytes."""
+    evidence = evidence_of(HEALTHY)
+    ladder = next(item for item in evidence.items if item.id == "ladder")
+    longer = msgspec.structs.replace(ladder, stdout="\U0001f600\n" + '{"event": "x"}\n' * 700_000)
+    recording.write(evidence.completed((longer,)), str(tmp_path / "r"))
+    read = recording.read(str(tmp_path / "r")).get("ladder")
+    assert read is not None
+    assert len((read.stdout or "").encode()) == 8 << 20

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
+
+
+LONG = 8 << 20  # bytes from which letters of other scripts are left out
+_OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
+
+
+def narrow(content: bytes) -> bytes:
+    """Of a very long text those without letters of other scripts: a single one doubles or fourfolds the memory of all."""
+    return _OTHER_SCRIPTS.sub(b"?", content) if len(content) > LONG else content
 
 
 def decoded(content: bytes, *, windows: bool = sys.platform == "win32") -> str:

@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +25,12 @@ import msgspec
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import trust, writing
+from cudadoctor.sources.decoding import LONG, narrow
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
+MAX_SECONDS = 5  # of CPU time for unpacking it
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
@@ -110,6 +113,21 @@ class Member(tarfile.TarInfo):
 
     def _proc_gnusparse_10(self, *_: object) -> None:
         raise tarfile.ReadError("a file with holes")
+
+
+class _InTime:
+    """A file that is read no longer than it may take to unpack: empty members of gzip give nothing that could be counted."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.until = stream, time.process_time() + MAX_SECONDS
+
+    def read(self, size: int = -1) -> bytes:
+        if time.process_time() > self.until:
+            raise tarfile.ReadError(f"it takes more than {MAX_SECONDS} s to unpack")
+        return self.stream.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -275,11 +293,15 @@ def _remove(path: str) -> None:
         pass
 
 
+def _opened(path: Path, body: bytes | None) -> IO[bytes]:
+    return path.open("rb") if body is None else io.BytesIO(body)
+
+
 def _archive_files(path: Path, body: bytes | None) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:*", fileobj=None if body is None else io.BytesIO(body), tarinfo=kind_of_members()) as archive:
+        with _opened(path, body) as packed, tarfile.open(fileobj=_InTime(packed), mode="r:*", tarinfo=kind_of_members()) as archive:
             for number, member in enumerate(members(archive)):
                 total += member.size
                 if number >= MAX_FILES or total > MAX_BYTES:
@@ -350,7 +372,7 @@ def read(source: str, body: bytes | None = None) -> Evidence:
     head = _head(source, content(MEMBER))
     total = 0
 
-    def text(name: str | None) -> str | None:
+    def text(name: str | None, kind: Kind) -> str | None:
         nonlocal total
         if name is None:
             return None
@@ -358,14 +380,15 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         total += len(body)
         if total > MAX_BYTES:
             raise RecordingError(f"{source}: its texts have more than {MAX_BYTES >> 20} MiB; not read")
-        return body.decode("utf-8", "replace")
+        # What a probe says is never so long: only what somebody pasted is read as a whole.
+        return narrow(body if kind == "text" else body[:LONG]).decode("utf-8", "replace")
 
     items = tuple(
         Item(
             **{
                 **_fields(item, RecordedItem),
-                "stdout": text(item.stdout),
-                "stderr": text(item.stderr),
+                "stdout": text(item.stdout, item.kind),
+                "stderr": text(item.stderr, item.kind),
                 "origin": "text" if item.kind == "text" else "recording",
             }
         )

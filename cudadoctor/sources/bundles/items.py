@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from cudadoctor.model.evidence import Item
 from cudadoctor.sources.children import OUTPUT_LIMIT
-from cudadoctor.sources.decoding import decoded
+from cudadoctor.sources.decoding import decoded, narrow
 
 LOG_LIMIT = 8 << 20  # characters of a kernel log from which only the lines that any reader looks at are kept
 # Words of such lines, in small letters; what the rest of a log says concerns nobody here.
@@ -19,7 +19,6 @@ _KERNEL_WORDS = (
     "nvidia", "nvrm", "nouveau", "nova", "vfio", "pci-stub", "xid", "linux version", "module", "lockdown", "secure boot", "secureboot",
     "pcieport", "10de", "blocked for more than", "bbswitch", "command line", "-- boot ", "-- reboot ", "successfully reset",
 )  # fmt: skip
-_OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 MOST_LINES = 50_000  # of such a log, at each end
 _PIECE = 1 << 20  # characters that are searched at a time: each line that is found costs memory
 _LINE = re.compile(r"[^\n]+")
@@ -47,8 +46,8 @@ def absent(item_id: str, what: tuple[str, ...] | str, why: str) -> Item:
 
 
 def text_of(content: bytes) -> str:
-    """The content as text. Of a very long one without letters of other scripts: a single one doubles or fourfolds the memory of all."""
-    text = decoded(_OTHER_SCRIPTS.sub(b"?", content) if len(content) > LOG_LIMIT else content)
+    """The content as text."""
+    text = decoded(narrow(content))
     return text.replace("\x00", "") if "\x00" in text else text
 
 
