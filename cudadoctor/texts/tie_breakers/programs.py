@@ -11,7 +11,7 @@ from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, SMI, SmiCsv
-from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joined, states, suspects
+from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joined, suspects
 from cudadoctor.texts.tie_breakers.taken_back import LOST
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
@@ -234,8 +234,8 @@ TIES = (
     # An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed.
     joined(TIMEOUT, suspects("uvm-unavailable", words=_WAITING_CALL), beside=("display-reset",)),
     joined((TIMEOUT, FAULT), suspects("uvm-unavailable", words=_WAITING_CALL), unless=("display-reset",), basis="suspected"),
-    # The same, or a bad address, of a program that ran until the machine slept.
-    joined("suspend-loses-gpu-memory", states(FAULT, words=codes(*LOST)), suspects(FAULT, words=codes(*LOST)), beside=("suspend",)),
+    # The same of a program that may have run until the machine slept: a log of the kernel shows each sleep of weeks.
+    joined("suspend-loses-gpu-memory", suspects(FAULT, words=codes(LOST)), beside=("suspend",), basis="suspected"),
     joined(TIMEOUT, _after_a_while, beside=("watched",)),
     joined(TIMEOUT, _launch_failed, beside=(_black_screen,)),
     whose_memory,

@@ -29,7 +29,7 @@ _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
-_FAULT, LOST = "program-memory-fault", ("cuda 719", "cuda 700")
+_FAULT, LOST = "program-memory-fault", "cuda 719"
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
@@ -42,7 +42,7 @@ def standing(case: Case) -> list[Clue]:
     if case.says("nvidia-is-default") or (case.says("k3s") and case.says("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     if case.says("suspend"):  # what the GPU's memory held may be gone, and the program's kernels right
-        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code in LOST else clue for clue in said]
+        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code == LOST else clue for clue in said]
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
