@@ -206,8 +206,8 @@ def undecided(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) ->
     return judged(host(changes, unknown))[1]
 
 
-def clue(cause: str, changes: State) -> Clue:
-    return judged(host(changes))[0][cause]
+def clue(cause: str, changes: State, unknown: Iterable[Key[Any]] = ()) -> Clue:
+    return judged(host(changes, unknown))[0][cause]
 
 
 # ---------------------------------------------------------------- each cause, and the facts that decide it
@@ -491,6 +491,13 @@ def test_a_call_of_python_that_a_filter_refuses() -> None:
 def test_what_is_no_libcuda_but_is_called_so() -> None:
     named = msgspec.structs.replace(climb("init", output="libcuda has no function cuInit"), library_path="/opt/lib/libcudart.so.13")
     assert clue("driver-libraries-incomplete", {LADDER: named}).quotes[1].text == "loaded /opt/lib/libcudart.so.13"
+
+
+def test_no_variable_is_blamed_or_cleared_where_none_is_known() -> None:
+    """A stub that the loader's cache names is its doing only where the environment was seen not to lead there."""
+    facts = {**FAULTS["libcuda-stub-loaded"][0], LIBRARIES: make.libraries("libcuda.so", folder="/usr/local/cuda/lib64/stubs")}
+    assert clue("libcuda-stub-loaded", facts).values["cached"] == "yes"
+    assert "cached" not in clue("libcuda-stub-loaded", facts, unknown=(ENVIRONMENT,)).values
 
 
 def test_a_stub_that_numba_alone_loads() -> None:

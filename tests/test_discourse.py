@@ -52,6 +52,7 @@ SILENT = {
     "the title of a change": f"fix(nvml): say what to do\n\nThe message is now\n\n{MISMATCH}\n",
     "what a change is good for": f'The release lets them be used together with older ones ("{MISMATCH}" otherwise). Not pretty, but short.\n',
     "a change with its diff": f'Load it first\n\nWithout it one sees\n\n    {MISMATCH}\n\n```diff\n+  _load("nvml")\n```\n',
+    "a long title that begins with it": f"[SOLVED] {'modprobe says no ' * 8}\n\nThis is what I got:\n\n{MISMATCH}\n\nThe headers were missing.\n",
     "a title that says it is over": f"# No GPU in WSL (solved)\n\nLast year this came up:\n\n```\n{MISMATCH}\n```\n\nand then it ran.\n",
     "tests of Go that passed": f"=== RUN   TestA/lost\n    a_test.go:7: {BUS}\n--- PASS: TestA/lost (0.01s)\nPASS\nok  \texample.com/a\t0.052s\n",
     "tests of Ginkgo that passed": f"[sig-node] step 1/2: lost\nI1 plugin.go:51] {BUS}\n---\nSUCCESS! -- 2 Passed | 0 Failed | 0 Pending | 0 Skipped\n",
@@ -61,6 +62,7 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "a long title with it in the middle": f"{'no GPU ' * 16}(solved) and the rest of a list\n\nThis is what I get:\n\n{MISMATCH}\n",
     "a document that names a machine": CITED.format(f"{MISMATCH}\n    Ubuntu 24.04"),
     "a document filled in": CITED.format(f"May 21 03:09:47 node-7 smi: {MISMATCH}"),
     "the headings of a form": FORM.format("After each suspend the GPU falls off the bus and the screen stays black."),

@@ -125,3 +125,5 @@ def test_what_no_probe_says_is_not_read(tmp_path: Path) -> None:
     read = recording.read(str(tmp_path / "r")).get("ladder")
     assert read is not None
     assert len((read.stdout or "").encode()) == 8 << 20
+    assert read.dropped_bytes == len((longer.stdout or "").encode()) - (8 << 20)
+    assert not read.whole

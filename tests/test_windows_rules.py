@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,7 +34,7 @@ from cudadoctor.parsers import video_controllers, worker_ladder
 from cudadoctor.parsers.base import Text
 from cudadoctor.prescribe.dialect import for_cmd, in_powershell, portable
 from tests.cases import every
-from tests.command_line import changed, evidence_of, lines, records
+from tests.command_line import changed, evidence_of, lines, records, run
 from tests.facts_builder import fact, facts_of, host, ladder, nvml
 from tests.judging import KNOWLEDGE, cause_of
 from tests.pasted import report as pasted_report
@@ -368,3 +370,13 @@ def test_what_is_asked_can_be_typed_there(said: str, asked: str) -> None:
     commands = [ask.command for ask in found.diagnosis.ask]
     assert any(asked in command for command in commands), commands
     assert not any(word in command for command in commands for word in ("grep", "ldconfig", "python3", "/dev/null", "$LD_"))
+
+
+def test_the_users_word_for_windows_counts_for_what_is_asked(tmp_path: Path) -> None:
+    """As for the steps: a text need not say where it is from."""
+    (tmp_path / "text").write_text("CUDA error: unknown error (999)\n")
+    asked = {word: run("explain", "--distro", word, "--format", "json", str(tmp_path / "text")).out for word in ("windows-11", "debian-12")}
+    commands = {word: [ask["command"] for ask in json.loads(out)["diagnosis"]["ask"]] for word, out in asked.items()}
+    assert any("grep" in command for command in commands["debian-12"])
+    assert commands["windows-11"]
+    assert not any("grep" in command for command in commands["windows-11"])

@@ -415,18 +415,22 @@ def test_a_file_that_is_not_what_was_installed_is_told(
     }
 
 
-@pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH", "TIMESTAMP"])
-@pytest.mark.parametrize("other", ["lead = 1\n", "load = 1\n"])
-def test_byte_code_that_python_takes_from_another_source_is_told(climb: Climb, tmp_path: Path, mode: str, other: str) -> None:
-    packages = tmp_path / "site-packages"
-    home = packages / "numba"
+def numba_installed(folder: Path, init: str) -> tuple[Path, Path]:
+    """Packages with a Numba that pip installed and its RECORD has no hash of: their folder, and the module it is to import."""
+    packages = folder / "site-packages"
+    home, metadata = packages / "numba", packages / "numba-0.61.dist-info"
     home.mkdir(parents=True)
-    metadata = packages / "numba-0.61.dist-info"
     metadata.mkdir()
     (metadata / "INSTALLER").write_text("pip\n")
     (metadata / "RECORD").write_text("numba/config.py,,\nnumba/__init__.py,,\n")
-    (home / "__init__.py").write_text("from .config import load, more\n")
-    source = home / "config.py"
+    (home / "__init__.py").write_text(init)
+    return packages, home / "config.py"
+
+
+@pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "CHECKED_HASH", "TIMESTAMP"])
+@pytest.mark.parametrize("other", ["lead = 1\n", "load = 1\n"])
+def test_byte_code_that_python_takes_from_another_source_is_told(climb: Climb, tmp_path: Path, mode: str, other: str) -> None:
+    packages, source = numba_installed(tmp_path, "from .config import load, more\n")
     kept = cache_from_source(str(source))
     source.write_text(other)
     py_compile.compile(str(source), kept, invalidation_mode=py_compile.PycInvalidationMode[mode])
@@ -441,15 +445,7 @@ def test_byte_code_that_python_takes_from_another_source_is_told(climb: Climb, t
 @pytest.mark.parametrize("says", ["load.fresh()", "config.fresh()", "load().fresh()"])
 def test_byte_code_of_what_lacks_an_attribute_is_told(climb: Climb, tmp_path: Path, says: str) -> None:
     """The error is raised where another file's class or module is used."""
-    packages = tmp_path / "site-packages"
-    home = packages / "numba"
-    home.mkdir(parents=True)
-    metadata = packages / "numba-0.61.dist-info"
-    metadata.mkdir()
-    (metadata / "INSTALLER").write_text("pip\n")
-    (metadata / "RECORD").write_text("numba/config.py,,\nnumba/__init__.py,,\n")
-    (home / "__init__.py").write_text(f"from . import config\nfrom .config import load\n{says}\n")
-    source = home / "config.py"
+    packages, source = numba_installed(tmp_path, f"from . import config\nfrom .config import load\n{says}\n")
     source.write_text("class load:\n    pass\n")
     kept = cache_from_source(str(source))
     py_compile.compile(str(source), kept, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

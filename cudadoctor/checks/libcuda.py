@@ -116,12 +116,12 @@ def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _from_cache(facts: Facts, clue: Clue) -> Clue:
-    """The same, where no variable leads the loader there but the cache of its own configuration."""
+    """The same, where no variable is seen to lead the loader there but the cache of its own configuration."""
     cache, path = facts.there(LIBRARIES), clue.values.get("path")
-    entry = (
-        next((file for file in cache.need().files if file.path == path), None) if cache is not None and "kept" not in clue.values else None
-    )
-    if cache is None or entry is None:
+    if cache is None or facts.there(ENVIRONMENT) is None or "kept" in clue.values:
+        return clue
+    entry = next((file for file in cache.need().files if file.path == path), None)
+    if entry is None:
         return clue
     return msgspec.structs.replace(clue, quotes=(*clue.quotes, *cache.line_of(entry.line)), values={**clue.values, "cached": "yes"})
 

@@ -9,7 +9,6 @@ from cudadoctor.model import exit_codes
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
-from cudadoctor.prescribe.distribution import of_facts
 
 
 def for_cause(cause: str, report: Report, judgement: Judgement, knowledge: Knowledge) -> Prescription | None:
@@ -32,8 +31,3 @@ def exit_code(report: Report, prescription: Prescription | None, *, named: bool)
         return exit_codes.INTERRUPTED
     cures = prescription is not None and prescription.steps and prescription.no_software_fix is None
     return exit_codes.HEALTHY if cures or (report.verdict == "healthy" and not named) else exit_codes.UNDECIDED
-
-
-def is_windows(judgement: Judgement, knowledge: Knowledge) -> bool:
-    """Whether the steps are for Windows, whose shell is PowerShell."""
-    return of_facts(judgement.facts, judgement.evidence.distro, knowledge).family == "windows"

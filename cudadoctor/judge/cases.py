@@ -181,8 +181,11 @@ def explained_by(root: Case, cases: Sequence[Case]) -> list[Case]:
     todo, left = [root], [case for case in cases if case is not root]
     while todo and left:
         one = todo.pop()
-        more = [case for case in left if explains(one, case)]
-        left = [case for case in left if not explains(one, case)] if more else left
+        more: list[Case] = []
+        rest: list[Case] = []
+        for case in left:
+            (more if explains(one, case) else rest).append(case)
+        left = rest
         found += more
         todo += more
     return found

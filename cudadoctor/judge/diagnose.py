@@ -21,7 +21,6 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Ask, Clue, Conclusion, Crash, Diagnosis, Ignored, Judged, Outcome, Verdict
 from cudadoctor.model.requirements import Ignore, Requirements
 from cudadoctor.model.values import COMPUTED, KERNEL_LOG, PYTHON_RAN, Ladder, RungName
-from cudadoctor.prescribe.distribution import of_facts
 
 PROGRAM_LAYERS = ("toolkit", "python", "program")
 
@@ -48,6 +47,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     unexplained: bool = False
     slow: bool = False
     why_slow: tuple[Ask, ...] = ()
+    windows: bool = False  # the machine's shell is PowerShell
     partial: bool = False  # a part was not read for want of time
     crashes: tuple[Crash, ...] = ()
     tried: Conclusion = Conclusion()  # what experiments on this machine came to
@@ -144,9 +144,8 @@ def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowle
         if not candidates and found.not_now is not None:
             candidates = [(found.not_now.cause, "the text speaks of it, and it is not so at present")]
         log_read, replaced = seen.facts.why_unknown(KERNEL_LOG) is None, climbed(seen.facts).replaced
-        windows = of_facts(seen.facts, None, knowledge).family == "windows"
         return open_questions.asks(
-            candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read, replaced=replaced, windows=windows
+            candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read, replaced=replaced, windows=seen.windows
         )
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 

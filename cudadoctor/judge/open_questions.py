@@ -68,7 +68,7 @@ def asks(
     return _telling_apart(open_, windows=windows)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read, windows=windows),)
 
 
-def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[Ask, ...]:
+def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge, *, windows: bool = False) -> tuple[Ask, ...]:
     """What would tell why figures were slow. Where a cause agrees (a degraded link, held clocks), its own rule has found it."""
     causes = []
     for result in figures:
@@ -76,10 +76,10 @@ def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[
         title = row.title if row is not None else result.name
         why = f"{title} is slow on GPU {result.gpu} ({result.share:.0%} of its limit, in each of {len(result.runs)} runs)"
         causes += [(knowledge.cause(cause), why) for cause in _SLOWED_BY.get(row.of if row is not None else "", ())]
-    return _telling_apart(causes)
+    return _telling_apart(causes, windows=windows)
 
 
-def _telling_apart(candidates: Sequence[tuple[Cause, str]], *, windows: bool = False) -> tuple[Ask, ...]:
+def _telling_apart(candidates: Sequence[tuple[Cause, str]], *, windows: bool) -> tuple[Ask, ...]:
     """The commands of these causes, each with the reason for asking."""
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in candidates:

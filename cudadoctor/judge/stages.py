@@ -27,6 +27,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read, tries
+from cudadoctor.prescribe.distribution import is_windows
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
 
@@ -70,6 +71,7 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
     # A machine that was slow in every run is degraded, also where no known cause agrees.
     slow = [result for result in figures if result.verdict == "slow" and len(result.runs) > 1]
+    windows = guard.run("prescribe", "shell", False, is_windows, facts, evidence.distro, knowledge)
     seen = Seen(
         clues=(*clues, *present),
         outcomes=outcomes,
@@ -78,7 +80,8 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         goal=_goal(short, wanted),
         unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
         slow=bool(slow),
-        why_slow=guard.run("assemble", "slowness", (), open_questions.why_slow, slow, knowledge),
+        why_slow=guard.run("assemble", "slowness", (), open_questions.why_slow, slow, knowledge, windows=windows),
+        windows=windows,
     )
     nothing_expected = msgspec.structs.replace(wanted, expected=())
     before = _decided(seen, evidence, numbering, knowledge, nothing_expected, guard)

@@ -91,7 +91,7 @@ class _Said(NamedTuple):
     def introduces(self, name: str, passage: _Passage) -> bool:
         """Whether a word of the list stands in the last sentence above what the passage shows."""
         last = passage.words.stop - 1
-        if last not in self.prose:
+        if not passage.words or last not in self.prose:
             return False
         ends = _Place(last, len(_sentences(self.prose[last])) - 1)
         place = bisect_left(self.words[name], ends)
@@ -109,7 +109,7 @@ class Speech:
         self.quoting = Quoting(discourse)
         self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
         closed = rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]"
-        self._closed_title = lazy(rf"^{closed}|{closed}$", re.IGNORECASE)
+        self._closed, self._closed_at_end = lazy(closed, re.IGNORECASE), lazy(rf"{closed}$", re.IGNORECASE)
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -143,9 +143,10 @@ class Speech:
         if level and sum(line.startswith("#" * level + " ") for line in lines) > 1:
             return 0  # a section of a form
         title = first.lstrip("# ").rstrip()
-        if self._closed_title.search(title[:_LONGEST_TITLE]):
+        long = len(title) > _LONGEST_TITLE
+        if self._closed.match(title) or (not long and self._closed_at_end.search(title)):
             return _CLOSED
-        if len(title) > _LONGEST_TITLE or title.endswith((*".:?!。：？！",)) or not is_prose(title):
+        if long or title.endswith((*".:?!。：？！",)) or not is_prose(title):
             return 0
         names, *more = self._names(title)
         return _TITLE if names & {"guide", "general"} and "own" not in names and not more else 0

@@ -22,11 +22,11 @@ from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.kernel_log import entry_message
 from cudadoctor.parsers.literals import Literals, Places, each
 
-_FEW = 8  # places whose windows are looked at however large they are
-WINDOWS = 1 << 17  # characters that all windows of one literal and pattern have together
-MANY = 250  # places of one literal that are judged at each end of a text
-WINDOW = 4000  # characters above a hit, and below it, that a pattern sees
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
+WINDOW = 4000  # characters above a hit, and below it, that a pattern sees
+MANY = 250  # places of one literal that are judged at each end of a text
+WINDOWS = 1 << 17  # characters that all windows of one literal and pattern have together
+_FEW = 8  # places whose windows are looked at however large they are
 _PREFIX = lazy(
     r"""(?:
       \d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|\ ?[+-]\d\d:?\d\d)?:?\ +   # 2026-11-21T10:00:00.123Z
@@ -198,8 +198,7 @@ class Lines:
     def window(self, hit: Hit, size: int) -> tuple[str, int]:
         """The hit's line with `size` - 1 lines on each side (1: the line alone), and the number of the first."""
         reach = max(size, 1) - 1
-        top = max(0, hit.first - 1 - reach)
-        above = _nearest(reversed(self.entries[top : hit.first - 1]))
+        above = _nearest(reversed(self.entries[max(0, hit.first - 1 - reach) : hit.first - 1]))
         below = _nearest(self.entries[hit.last : min(self._count, hit.last + reach)])
         return "\n".join([*reversed(above), self.line(hit), *below]), hit.first - len(above)
 

@@ -63,9 +63,8 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     values: dict[_Key, dict[str, str]] = {}
     order, signs = attrgetter("first", "last"), literals(knowledge)
     for sign in sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=attrgetter("order")):
-        for place in filter(
-            None, (_judged(sign.match, sign.literal, hit, lines) for hit in lines.some_ends(sign.literal, sign.match.window))
-        ):
+        hits = lines.some_ends(sign.literal, sign.match.window)
+        for place in filter(None, (_judged(sign.match, sign.literal, hit, lines) for hit in hits)):
             address = normal_address(place.values.get(ADDRESS, ""))
             for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
                 first, last = ends.get(key, (place, place))

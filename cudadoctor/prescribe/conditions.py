@@ -121,6 +121,11 @@ def _module_on_disk(case: Case) -> bool:
     return kernel is not None and any(file.kernel == kernel.release for file in case.get(MODULE_FILES) or ())
 
 
+def _uvm_to_reload(case: Case) -> bool:
+    """It is stale, as the text says that shows the sleep, or as a machine shows on which all else is there."""
+    return case.value("suspended") is not None or (_uvm_stale(case) and _module_on_disk(case))
+
+
 def _libraries_not_packaged(case: Case) -> bool:
     """The packages that hold the libraries are of the module's version, so the libraries of another version came without a package."""
     loaded, wanted = case.get(LOADED_DRIVER), placeholders(case).get("library_packages")
@@ -278,8 +283,7 @@ CONDITIONS: dict[str, Condition] = {
     "root-asked-for-modes": lambda case: _is_root(case) and _lacks(case, CAP_DAC_OVERRIDE),
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
     "uvm-loaded": _uvm_loaded,
-    "uvm-stale": _uvm_stale,
-    "module-on-disk": _module_on_disk,
+    "uvm-to-reload": _uvm_to_reload,
     "libraries-not-packaged": _libraries_not_packaged,
     "node-group": _node_group,
     # Not known to be a container or WSL: services and files in /etc last here.

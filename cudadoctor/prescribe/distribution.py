@@ -139,6 +139,11 @@ def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distributi
     return msgspec.structs.replace(made, wsl=in_wsl and made.family != "windows")
 
 
+def is_windows(facts: Facts, word: str | None, knowledge: Knowledge) -> bool:
+    """Whether commands are for Windows, whose shell is PowerShell."""
+    return of_facts(facts, word, knowledge).family == "windows"
+
+
 def _of_tree(made: Distribution, tree: str, knowledge: Knowledge) -> Distribution:
     """What is booted is an image. Its reference names the system too, and the variant: `docker://ghcr.io/ublue-os/bazzite-nvidia-open:stable`."""
     parts = _TREE.split(tree.lower())

@@ -10,9 +10,7 @@ from typing import Any
 
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
-
-
-LONG = 8 << 20  # bytes from which letters of other scripts are left out
+LONG = 8 << 20  # bytes of a text from which it is read without letters that make all of it larger in memory
 _OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 
 

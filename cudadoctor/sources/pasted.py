@@ -8,13 +8,12 @@ from itertools import islice
 import msgspec
 
 from cudadoctor.model.evidence import OUTPUT, Evidence, Item
-from cudadoctor.sources.decoding import decoded
+from cudadoctor.sources.decoding import LONG, decoded
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
 MOST_LINES = 2 << 20  # of a text: each takes a hundred bytes of memory and more, however short it is
-LONG = 8 << 20  # bytes of a text from which it is read without emoji: a single one makes all of it four times as large in memory
 _LINE_END = re.compile(rb"\r\n?|\n")
-_ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # in UTF-8
+_ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # emoji in UTF-8: a single one makes a text four times as large in memory
 _TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 

@@ -355,6 +355,16 @@ def _head(source: str, body: bytes) -> Recording:
     return head
 
 
+def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
+    """With its output. What somebody pasted is read as a whole; of a longer output of a probe the beginning, and it says so."""
+    pasted = recorded.kind == "text"
+    kept = [stream if stream is None or pasted else stream[:LONG] for stream in streams]
+    dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
+    stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
+    fields = _fields(recorded, RecordedItem) | {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
+    return Item(**fields, origin="text" if pasted else "recording")
+
+
 def read(source: str, body: bytes | None = None) -> Evidence:
     """The evidence of a recording, or of an archive's content that came without a file; RecordingError with what is wrong with it."""
     path = Path(source)
@@ -372,7 +382,7 @@ def read(source: str, body: bytes | None = None) -> Evidence:
     head = _head(source, content(MEMBER))
     total = 0
 
-    def text(name: str | None, kind: Kind) -> str | None:
+    def text(name: str | None) -> bytes | None:
         nonlocal total
         if name is None:
             return None
@@ -380,18 +390,7 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         total += len(body)
         if total > MAX_BYTES:
             raise RecordingError(f"{source}: its texts have more than {MAX_BYTES >> 20} MiB; not read")
-        # What a probe says is never so long: only what somebody pasted is read as a whole.
-        return narrow(body if kind == "text" else body[:LONG]).decode("utf-8", "replace")
+        return body
 
-    items = tuple(
-        Item(
-            **{
-                **_fields(item, RecordedItem),
-                "stdout": text(item.stdout, item.kind),
-                "stderr": text(item.stderr, item.kind),
-                "origin": "text" if item.kind == "text" else "recording",
-            }
-        )
-        for item in head.evidence
-    )
+    items = tuple(_item(item, text(item.stdout), text(item.stderr)) for item in head.evidence)
     return Evidence(items=items, origin="recording", **_fields(head.origin, RecordedOrigin))

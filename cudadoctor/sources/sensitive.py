@@ -18,7 +18,9 @@ from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS, forms
 
 GONE = "<redacted>"
 _LONG, _SHORT = 80, 16  # characters looked at before and after a number
-_DRAWN, _CHANGES = 12, 0.38  # characters of a word drawn by lot, and changes in each: 0.6 of 62 signs by chance, 0.3 in CamelCase
+_DRAWN = 12  # characters of a word drawn by lot
+# Changes in each of its characters. Of 24 letters and digits 0.52 by chance, and less than this in one of twenty; in CamelCase below 0.3.
+_CHANGES = 0.38
 
 
 class Pseudonyms:

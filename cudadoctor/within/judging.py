@@ -37,12 +37,11 @@ def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) 
         report = guard.run("policy", "policy", unanswered, policy.applied, report, found.facts, asked.policy, today=asked.today)
     nothing: dict[str, Prescription | None] = {}
     steps = guard.run("prescribe", "asked for", nothing, _steps, asked, report, found, knowledge)
-    windows = asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, found, knowledge)
     return Answer(
         report=with_failures(report, found, knowledge, wanted, guard, since=told),
         machine=machine,
         steps=steps,
-        windows=windows,
+        windows=asked.shell and found.seen.windows,
         plan=found.plan if not asked.interrupted else None,
     )
 

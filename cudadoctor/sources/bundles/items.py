@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from cudadoctor.model.evidence import Item
 from cudadoctor.sources.children import OUTPUT_LIMIT
-from cudadoctor.sources.decoding import decoded, narrow
+from cudadoctor.sources.decoding import LONG, decoded, narrow
 
-LOG_LIMIT = 8 << 20  # characters of a kernel log from which only the lines that any reader looks at are kept
+LOG_LIMIT = LONG  # characters of a kernel log from which only the lines that any reader looks at are kept
 # Words of such lines, in small letters; what the rest of a log says concerns nobody here.
 _KERNEL_WORDS = (
     "nvidia", "nvrm", "nouveau", "nova", "vfio", "pci-stub", "xid", "linux version", "module", "lockdown", "secure boot", "secureboot",
