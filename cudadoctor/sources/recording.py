@@ -361,8 +361,8 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
     kept = [stream if stream is None or pasted else stream[:LONG] for stream in streams]
     dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
     stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
-    fields = _fields(recorded, RecordedItem) | {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
-    return Item(**fields, origin="text" if pasted else "recording")
+    read = {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
+    return Item(**{**_fields(recorded, RecordedItem), **read, "origin": "text" if pasted else "recording"})
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
