@@ -621,10 +621,22 @@ def test_a_half_that_cannot_begin_says_so(stub: Path, tmp_path: Path) -> None:
     assert "can't start new thread" in done.stderr
 
 
+# A numba that leaves with 40 and the number of its parent's children that ended and were not waited for.
+DEFUNCT = """
+import os, time
+def stat(process):
+    try:
+        return open("/proc/" + process + "/stat").read()
+    except OSError:
+        return ""  # ended since it was listed
+time.sleep(2)
+os._exit(40 + sum(") Z %d " % os.getppid() in stat(name) for name in os.listdir("/proc") if name.isdigit()))
+"""
+
+
 def test_the_half_that_ended_is_not_left_defunct(stub: Path, tmp_path: Path) -> None:
     """Others that look through the processes meanwhile would take it for a dead holder of the GPU's memory."""
-    defunct = "sum(f') Z {os.getppid()} ' in open(path).read() for path in glob.glob('/proc/[0-9]*/stat'))"
-    packages = numba_of(tmp_path, f"import glob, os, time; time.sleep(2); os._exit(40 + {defunct})")
+    packages = numba_of(tmp_path, DEFUNCT)
     events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages, FAKE_CUDA_FREE="8192")
     assert (events[-1]["event"], done.returncode) == ("begin", 40)
 
