@@ -804,3 +804,15 @@ def test_what_may_become_anothers_is_not_handed_on(monkeypatch: pytest.MonkeyPat
         for name in ("HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "PATH", "CUDA_HOME"):
             monkeypatch.setenv(name, place)
             assert inherited.environment().get(name, "") == "", (name, place)
+
+
+def test_a_tree_is_listed_once_in_a_question_and_again_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **settings: started.append(argv) or popen(argv, **settings))
+    with trust.one_question():
+        assert [trust.tree(str(tmp_path)), trust.tree(str(tmp_path))] == [None, None]
+    assert len(started) == 1
+    (tmp_path / "strange").touch()
+    os.chown(tmp_path / "strange", 1000, 1000)
+    assert trust.tree(str(tmp_path)) is not None

@@ -249,7 +249,8 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
 
 def refusal(path: str) -> str | None:
     """Why an interpreter may not be run, as the end of a sentence that begins with its path; None where it may."""
-    return trust.refusal(path) or reads_of_others(path)
+    with trust.one_question():  # both look through its library
+        return trust.refusal(path) or reads_of_others(path)
 
 
 def reads_of_others(path: str) -> str | None:

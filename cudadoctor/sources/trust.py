@@ -8,6 +8,7 @@ What `--python` names is the user's own word, and is not asked about here.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import os
 import stat
@@ -27,6 +28,7 @@ PREFIXES = ("/", "/usr", "/usr/local")
 _OF_ALL_LIBRARIES = (*PREFIXES, "/lib", "/lib64", "/usr/lib", "/usr/lib64")  # much else is in these, and every program looks there
 _asked = []  # type: list[str]  # interpreters that are being looked at
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
+_kept = []  # type: list[dict[str, _Listing]]  # those of questions that are being answered
 _PATIENCE = 15.0  # seconds to look through what one child lists
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -137,6 +139,16 @@ def begin(places: Iterable[str]) -> None:
     _ahead.update(around)
 
 
+@contextlib.contextmanager
+def one_question() -> Iterator[None]:
+    """Within this each tree is listed once, however often it is asked about."""
+    _kept.append({})
+    try:
+        yield
+    finally:
+        _kept.pop()
+
+
 @atexit.register
 def _end_all() -> None:
     """What was begun and nobody asked for."""
@@ -176,9 +188,11 @@ def _below(root: str) -> str | None:
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
-    listing = _ahead.pop(root, None)
+    kept = _kept[-1] if _kept else {}
+    listing = kept.get(root) or _ahead.pop(root, None)
     if listing is None or (listing.roots != [root] and listing.failure() is not None):
         listing = _Listing(find, [root])
+    kept[root] = listing
     failure = listing.failure()
     yield from (path for path in listing.found if _lies_in(path, root))
     if failure is not None:
