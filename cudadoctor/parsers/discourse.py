@@ -41,6 +41,7 @@ _OF_A_RUN = lazy(
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
 _OF_TIME = ("over", "goes_on", "in_vain", "past")
+_ALSO = {"others": ("persons",)}  # lists whose words belong to another too
 _LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
@@ -100,10 +101,11 @@ class _Said(NamedTuple):
 
 class Speech:
     def __init__(self, discourse: Discourse) -> None:
-        self._patterns = {name: discourse.any_of(name) for name in _LISTS}
+        lists = {name: (name, *_ALSO.get(name, ())) for name in _LISTS}
+        self._patterns = {name: discourse.any_of(*parts) for name, parts in lists.items()}
         self._lists: dict[str, set[str]] = {}  # by literal, those that hold it
-        for name in _LISTS:
-            for word in discourse.words[name]:
+        for name, parts in lists.items():
+            for word in (word for part in parts for word in discourse.words[part]):
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
         self.quoting = Quoting(discourse)
@@ -121,16 +123,16 @@ class Speech:
         if titled == _CLOSED and said.words["goes_on"][-1:] > said.words["over"][-1:]:
             titled = 0  # not for somebody further below
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
-        patched = any(map(HUNK.match, lines))
-        if not (titled or added or patched or said.words["own"] or said.words["thanks"]):
+        code = self.quoting.lines_of(lines) if any(map(HUNK.match, lines)) else frozenset()  # whose "+" is no trace of a shell
+        if not (titled or added or code or said.words["own"] or said.words["thanks"]):
             return frozenset()
         # How much the text as a whole sounds like one without a fault of now.
         whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"]) + titled
-        whole += _TITLE * patched
+        whole += _TITLE * bool(code)
         return frozenset(
             index
             for passage in _passages(lines, said)
-            if whole + _local(passage, lines, said) + self._time(passage, said) >= _ENOUGH
+            if whole + _local(passage, lines, said, code) + self._time(passage, said) >= _ENOUGH
             for index in passage.lines
         )
 
@@ -169,7 +171,7 @@ class Speech:
         it, in a block of its own even, is only cited there. `messages`: the indexes of their lines, which are no words of the document.
         """
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
-        if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or any(map(is_prompt, lines)):
+        if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or _is_session(lines):
             return False
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
@@ -260,15 +262,21 @@ def _passages(lines: Sequence[str], said: _Said) -> Iterator[_Passage]:
         yield _Passage(range(start, words), range(start, end))
 
 
-def _local(passage: _Passage, lines: Sequence[str], said: _Said) -> int:
+def _local(passage: _Passage, lines: Sequence[str], said: _Said, code: frozenset[int]) -> int:
     """Whether the words above output say whose it is, or of when; without them a fault that is told or typed is the writer's own."""
-    output = [lines[index] for index in passage.lines if index not in said.prose and lines[index].strip()]
+    output = [lines[index] for index in passage.lines if index not in said.prose and index not in code and lines[index].strip()]
     typed, met = any(map(is_prompt, output)), said.among(_MET, passage.words)
     if (said.among("others", passage.words) and not (typed and met)) or said.introduces("past", passage):
         return 1
     if typed or met:
         return -1
     return int(not output and bool(said.words["general"]))
+
+
+def _is_session(lines: Sequence[str]) -> bool:
+    """Whether a command that is typed is answered right below; a guide shows commands alone."""
+    answers = (below for line, below in pairwise(lines) if is_prompt(line) and not is_prompt(below))
+    return any(below.strip() and not below.startswith("```") for below in answers)
 
 
 def is_heading(line: str) -> bool:

@@ -87,7 +87,7 @@ class Around(NamedTuple):
 
 class InQuotes:
     def __init__(self, discourse: Discourse) -> None:
-        self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("others_quoted", "asks", "supposed", "own"))
+        self._others, self._asks, self._supposed, self._own = map(discourse.any_of, ("persons", "asks", "supposed", "own"))
         self._meets = discourse.any_of("meets")
         self._ends_with = lazy(rf"(?:{discourse.any_of('by').pattern})\W{{0,4}}$", re.IGNORECASE)
         self._seeks = discourse.any_of("goes_on", "hypothetical", "denied", "supposed", "repairs", "meets")

@@ -261,10 +261,11 @@ def _changelogs(lines: Sequence[str]) -> Iterator[int]:
 
 def _comments(lines: Sequence[str]) -> Iterator[int]:
     """What stands behind the sign of a comment: of a Dockerfile from its FROM on, and of YAML where nearly every line has its form."""
-    for block in _runs(lines, lambda index: bool(lines[index].strip())):
-        instructions = [index for index in block if _INSTRUCTION.match(lines[index])]
-        if len(instructions) > 1 and any(lines[index].startswith(_BEGINS_IMAGE) for index in instructions):
-            yield from (index for index in block if _COMMENT.match(lines[index]))
+    instructions = {index for index, line in enumerate(lines) if _INSTRUCTION.match(line)}
+    if len(instructions) > 1 and any(lines[index].startswith(_BEGINS_IMAGE) for index in instructions):
+        for block in _runs(lines, lambda index: bool(lines[index].strip())):
+            if instructions.intersection(block):
+                yield from (index for index in block if _COMMENT.match(lines[index]))
     keys = [index for index, line in enumerate(lines) if _KEY.match(line)]
     remarks = [index for index, line in enumerate(lines) if _COMMENT.match(line)]
     written = sum(1 for line in lines if line.strip())

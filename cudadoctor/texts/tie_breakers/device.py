@@ -19,6 +19,7 @@ FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-r
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
 MOUNT = "mount-option-forbids"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
+IMEX, _CHANNELS = "imex-not-ready", "/dev/nvidia-caps-imex-channels"
 NODES, SERVICE = "device-nodes-missing", "service-without-devices"
 _NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
 NVLINK, PEER = "nvlink-error", "peer-access-broken"
@@ -137,6 +138,13 @@ def _in_container(case: Case, lines: Quotes) -> bool:
     return there or any(_ENGINE.search(quote.text) for quote in lines + case.says("selinux"))
 
 
+def _no_channel(case: Case) -> Quotes:
+    """What ls says where it finds no IMEX channel."""
+    found = case.facts.there(DEVICE_NODES)
+    paths = [path for path in found.need().absent if path.startswith(_CHANNELS)] if found is not None else []
+    return found.lines_with(*paths[:1]) if found is not None and paths else ()
+
+
 def hidden_by_unit(case: Case) -> Iterator[Clue]:
     """A program reaches no GPU, and the unit that starts it has PrivateDevices=yes: a /dev without hardware."""
     unit = next((clue for clue in case.said if clue.cause == SERVICE), None)
@@ -218,6 +226,8 @@ TIES = (
         unless=(_mode_in_tables,),
         basis="suspected",
     ),
+    # An operation is not permitted (800), and there is no channel over which memory is shared between machines.
+    joined(IMEX, suspects(IMEX), beside=(_no_channel,)),
     *(mig_name, mig_on, policy, hidden_by_unit, only_uvm_missing, on_mount),
     # No GPU is found where the host's part of vGPU is loaded. Whoever speaks of a guest may show the host too.
     joined(

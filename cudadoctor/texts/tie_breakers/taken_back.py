@@ -30,6 +30,7 @@ OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML lib
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _FAULT, LOST = "program-memory-fault", "cuda 719"
+_SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
@@ -96,7 +97,8 @@ def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
         # is_available() counts devices: it loads no library of the framework's and starts no kernel.
         found.append((asked.need().available_line, frozenset((_CPU_BUILD, *below("context")))))
     if computed is not None and computed.origin == _TEXT:
-        found.append((_line(computed.quotes), frozenset(("framework", *below("ptx-kernel")))))
+        of_framework = () if _SAMPLE_PASSED in computed.need() else ("framework",)
+        found.append((_line(computed.quotes), frozenset((*of_framework, *below("ptx-kernel")))))
     return found
 
 
