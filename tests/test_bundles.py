@@ -824,6 +824,19 @@ def test_many_packed_files_and_many_nodes_end_soon() -> None:
     assert any("3000 nodes are in it" in remark for remark in machines[0].remarks)
 
 
+def test_what_looks_like_nvidia_smi_is_judged_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member of an archive that looks so is read; together they get the time of one bundle."""
+    long = b"==============NVSMI LOG==============\n\nAttached GPUs : 9\n" + b"A\n" * (8 << 20)
+    began = time.process_time()
+    (machine,) = of_bytes(_tar({"a.txt": long, "b.txt": long}, "w:gz")).machines
+    assert [item.id for item in machine.items] == ["nvidia-smi-query"]
+    assert time.process_time() - began < 12
+    monkeypatch.setattr(unpacking, "MAX_CPU", 0.5)
+    tail = b"\n".join([long[:900_000], b"$ nvidia-smi", b"no, thanks: it is slow", b"and says: nothing"])
+    with pytest.raises(bundles.BundleError, match="nor were the files after it"):
+        of_bytes(_tar({f"{number}.txt": tail for number in range(40)}, "w"))
+
+
 # ---------------------------------------------------------------- what costs before it gives anything
 def test_members_without_content_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_CPU", 0.05)

@@ -30,20 +30,19 @@ WORDS = (
 
 @pytest.mark.parametrize("words", WORDS)
 def test_no_line_is_a_command_of_a_job(words: str) -> None:
-    out = gated(f"a\n{words}\nb\n", ci=True)
+    out = gated(f"a\n{words}\nb\n")
     assert not any(line.replace("\x1b[1m", "").lstrip().startswith("::") for line in out.split("\n"))
     assert "##[" not in out
     assert "##vso[" not in out
     assert "##teamcity[" not in out
-    assert gated(f"a\n{words}\n", ci=False) == f"a\n{words}\n"
-    body = gated(json.dumps({"a": words}), ci=True, json=True)
+    body = gated(json.dumps({"a": words}), json=True)
     assert json.loads(body) == {"a": words}
     assert "##" not in body
 
 
 def test_only_colours_of_ours_pass() -> None:
-    assert gated("\x1b[1mx\x1b]0;y\x07\x9b2J\r\x1b[2J", ci=False) == "\x1b[1mx\\x1b]0;y\\x07\\x9b2J\\x0d\\x1b[2J"
-    assert "\x1b" not in gated("\x1b[8mhidden", ci=False, colours=False)
+    assert gated("\x1b[1mx\x1b]0;y\x07\x9b2J\r\x1b[2J") == "\x1b[1mx\\x1b]0;y\\x07\\x9b2J\\x0d\\x1b[2J"
+    assert "\x1b" not in gated("\x1b[8mhidden", colours=False)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +75,15 @@ def test_a_folder_steers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("form", ["text", "json", "junit", "markdown", "html"])
-def test_quoted_words_are_no_command_in_any_format(form: str) -> None:
+def test_quoted_words_are_no_command_in_any_format(form: str, tmp_path: Path) -> None:
     """The line that proves the cause is quoted in each of these (github and gitlab quote the root alone), and holds such words."""
     log = b"NVRM: API mismatch: the client has the version 550.54.14, but this kernel module has the version 535.161.08. ##[error]pwn ##vso[x]\n"
-    given = ("check", "--replay", host(NOUVEAU), "--log", "-", "--format", form, "-v")
-    result = run(*given, stdin=log, variables={"GITHUB_ACTIONS": "true"})
-    assert "pwn" in result.out
-    assert "##[" not in result.out
-    assert "##vso[" not in result.out
+    given = ("check", "--replay", host(NOUVEAU), "--log", "-", "--format", form, "-v", "--output", f"markdown={tmp_path / 'report'}")
+    result = run(*given, stdin=log)
+    for said in (result.out, (tmp_path / "report").read_text()):
+        assert "pwn" in said
+        assert "##[" not in said
+        assert "##vso[" not in said
 
 
 def test_no_traceback_reaches_anybody(monkeypatch: pytest.MonkeyPatch) -> None:

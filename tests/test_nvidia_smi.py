@@ -209,6 +209,12 @@ def test_xml_on_one_line() -> None:
     assert (smi.gpus[0].name, smi.gpus[0].memory_total_bytes, smi.gpus[0].index) == ("NVIDIA A10", 24 << 20, None)
 
 
+def test_gpus_without_end_are_no_machine() -> None:
+    """A document of a few kilobytes, packed, may have a million of them."""
+    smi = one('<?xml version="1.0"?>\n<nvidia_smi_log>\n' + '<gpu id="0"><uuid>GPU-1</uuid></gpu>\n' * 5000 + "</nvidia_smi_log>\n")
+    assert 1000 < len(smi.gpus) < 1100
+
+
 def test_a_query_ends_at_the_next_prompt() -> None:
     log = (FIXTURES / "reconstructed--418-query.txt").read_text()
     smi = one(f"$ nvidia-smi -q\n{log}$ cat notes\nCompute Mode : Prohibited\n")

@@ -221,10 +221,20 @@ def test_capitals_and_digits_by_turns_are_no_word(secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["MCX75310AASNEATSG5", "X570AORUSMASTER", "699-2G520-0200-000", "CUDA_ERROR_ECC_UNCORRECTABLE", "EPYC7763V64CORE"]
-)
+    "word",
+    [
+        "MCX75310AASNEATSG5", "X570AORUSMASTER", "699-2G520-0200-000", "CUDA_ERROR_ECC_UNCORRECTABLE", "EPYC7763V64CORE", "cuMemcpyDtoH_v2",
+        "__nvJitLinkAddData_12_1", "cuMemsetD2D16_v2_ptds",
+    ],
+)  # fmt: skip
 def test_names_of_parts_are_words(word: str) -> None:
     assert word in redacted(f"CUDA error\nsee {word} here\n")
+
+
+def test_the_key_of_a_licence_stands_behind_its_seats() -> None:
+    text = redacted("CUDA error\nFEATURE cudafortran pgroupd 23.0 31-dec-2026 4 3AB8DE06EBCFD7A4DDD0 \\\n")
+    assert "FEATURE cudafortran pgroupd 23.0 31-dec-2026 4 " in text
+    assert "3AB8DE06EBCFD7A4DDD0" not in text
 
 
 @pytest.mark.parametrize("length", [300, 401, 5000])
@@ -258,6 +268,8 @@ def test_signs_of_an_encoding_one_after_another_take_no_longer_than_their_length
         "\ube44\ubc00\ubc88\ud638: plum-tree77", "racadm -r bmc -u root -p plum-tree77 getsysinfo", "PsExec64.exe \\\\gpu07 -u ACME\\ada -p plum-tree77 cmd",
         "train.py --login ada --pass-word plum-tree77", "useradd -p plum-tree77 ada",
         "snmpget -v3 -A otherkey99 -X plum-tree77 bmc", "rclone obscure plum-tree77", "unrar x -pplum-tree77 a.rar", "su ada <<< plum-tree77",
+        "ipmipass=plum-tree77", "loginpw=plum-tree77",
+        "    Key Content            : plum-tree77",
         "user | password\nada | plum-tree77", "user,password,shell\nada,plum-tree77,sh\nroot,plum-tree77,sh", "| host | pw |\n|---|---|\n| a | plum-tree77 |",
     ],
 )  # fmt: skip

@@ -20,9 +20,11 @@ from cudadoctor.sources import pasted, recording
 from cudadoctor.sources.names_in_evidence import keeps
 from cudadoctor.sources.redact import Redactor, redact, redacted
 from cudadoctor.sources.sensitive import Pseudonyms
+from tests.cases import every
 from tests.command_line import HEALTHY, evidence_of, lines, run
 from tests.judging import KNOWLEDGE
 
+REPORTS = Path(__file__).resolve().parent.parent / "fixtures" / "reports"
 CARRIERS = (
     "h200-healthy", "h200x2-default-gpu-full", "h200-in-use", "h200-memory-held-by-orphan", "shared-default-gpu-full", "gpu-fell-off-bus",
     "seed-mx250-python3-process", "no-gpu-slurm-login", "mig-slice-healthy", "wsl2-healthy", "windows-healthy-rtx3060", "h200-two-cupys",
@@ -311,6 +313,16 @@ def test_a_user_or_a_host_called_like_a_thing_takes_no_evidence_away(name: str) 
 def test_boot_parameters_that_concern_a_gpu_stay() -> None:
     log = "[    0.0] Command line: BOOT_IMAGE=/vmlinuz root=UUID=0c1d2e3f-4051-6273-8495-a6b7c8d9eafb nouveau.modeset=0 ip=10.0.0.7 pci=realloc\n"
     assert out(redact(items_of(kernel_log=log)), "kernel-log") == "[    0.0] Command line: nouveau.modeset=0 pci=realloc <redacted>\n"
+
+
+@every("name", sorted(path.parent.name for path in REPORTS.glob("*/report.txt")), share=16)
+def test_a_text_is_judged_alike_without_what_names_anybody(name: str) -> None:
+    evidence = pasted.evidence_of((REPORTS / name / "report.txt").read_bytes())
+    before, after = (judge(one, KNOWLEDGE) for one in (evidence, redact(evidence)))
+    assert (after.verdict, after.diagnosis.root and after.diagnosis.root.cause) == (
+        before.verdict,
+        before.diagnosis.root and before.diagnosis.root.cause,
+    )
 
 
 def test_an_escaped_line_break_hides_no_name() -> None:

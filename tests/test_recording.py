@@ -148,6 +148,15 @@ def test_a_wrong_format_is_refused(tmp_path: Path) -> None:
         recording.read(str(tmp_path))
 
 
+@pytest.mark.parametrize(("field", "number"), [("exit", 10**23), ("signal", 1 << 64), ("dropped_bytes", 1 << 63)])
+def test_a_number_that_no_exit_or_signal_has_is_refused(field: str, number: int, tmp_path: Path) -> None:
+    item = {"id": "user", "kind": "command", "what": ["id"], "status": "failed", field: number}
+    origin = {"platform": "linux", "redacted": True}
+    (tmp_path / "recording.json").write_text(json.dumps({"format": recording.FORMAT, "tool": "x", "origin": origin, "evidence": [item]}))
+    with pytest.raises(recording.RecordingError, match="names no piece of evidence"):
+        recording.read(str(tmp_path))
+
+
 def _redacted(**texts: str) -> dict[str, str]:
     kinds = {
         "environment": "environment",

@@ -52,6 +52,19 @@ def test_nothing_is_replaced_in_silence(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_no_folder_is_used_in_which_others_may_give_names(tmp_path: Path) -> None:
+    """Whoever may rename what is written there leads the rest of it elsewhere; a folder like /tmp lets nobody do that."""
+    for mode in (0o777, 0o1777, 0o755):
+        (tmp_path / oct(mode)).mkdir()
+        (tmp_path / oct(mode)).chmod(mode)
+    with pytest.raises(recording.RecordingError, match="may be written by other users"):
+        recording.write(EVIDENCE, str(tmp_path / oct(0o777)))
+    assert list((tmp_path / oct(0o777)).iterdir()) == []
+    for mode in (0o1777, 0o755):
+        recording.write(EVIDENCE, str(tmp_path / oct(mode)))
+        assert recording.read(str(tmp_path / oct(mode))).items
+
+
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("place", ["r", "r/evidence", "r/recording.json", "r.tar.gz", "r.tar.gz.partial"])
 def test_no_link_is_followed(place: str, force: bool, tmp_path: Path) -> None:

@@ -216,3 +216,13 @@ def test_a_recorded_path_adds_no_command_to_a_script_for_windows(name: str) -> N
 def test_a_message_has_nothing_strange_installed(requirement: str) -> None:
     assert placeholders._requirement(requirement) is None
     assert placeholders._requirement("numpy<2.3") == "numpy<2.3"
+
+
+@pytest.mark.parametrize("word", ATTACKS)
+def test_what_is_to_be_typed_on_windows_means_the_same_in_both_its_shells(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shells, "ON_WINDOWS", True)
+    typed = shells.typed(word)
+    assert typed in (word, f'"{word}"', "NAME")
+    assert not set(typed) & set("$`&|;<>()%^\u2018\u2019\u201c\u201d")
+    assert shells.typed("C:\\logs\\a.txt") == "C:\\logs\\a.txt"
+    assert shells.typed("C:\\my logs\\a.txt") == '"C:\\my logs\\a.txt"'

@@ -184,7 +184,7 @@ def again(report: Report, options: dict[str, Any]) -> Commands:
     from cudadoctor.report.screen import Commands
 
     given = {name: options[name] for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"}
-    same = "".join(f" --{name} {shells.sh(value)}" for name, value in given.items())
+    same = "".join(f" --{name} {shells.typed(value)}" for name, value in given.items())
     applies = report.origin.kind == "live" and not given.keys() & {"log", "distro"}
     whole, steps, for_admin, apply = (f"cudadoctor {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
     return Commands(whole, steps, for_admin, apply if applies else "")

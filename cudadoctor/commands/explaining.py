@@ -132,7 +132,7 @@ def _more(what: str, report: Report) -> str:
     if what != "-" and _is_path(what):
         from cudadoctor.prescribe import shells
 
-        return f"cudadoctor explain -v {shells.sh(what)}"
+        return f"cudadoctor explain -v {shells.typed(what)}"
     shown = report.diagnosis
     named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
     return f"cudadoctor explain {named}" if named is not None else "cudadoctor check"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cudadoctor.report.page import Style
 
 
-_JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
 _NO_LINKS = ("dumb", "linux", "screen", "vt")  # terminals that may print an address they cannot follow
 _filled = 0  # lines of progress that stand on the terminal
 _TOLD = 10  # of them that are told each
@@ -170,10 +169,10 @@ def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> Non
 
 
 def gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = False) -> str:
-    """Text for a stream that another program may write to: nothing in it steers a terminal, or is a command in a job's log."""
+    """Text for a stream or a file: nothing in it steers a terminal, or is a command where it becomes a job's log."""
     from cudadoctor.report import clean
 
-    return clean.gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands, colours=colours)
+    return clean.gated(text, json=json, commands=commands, colours=colours)
 
 
 def _linked(text: str) -> str:

@@ -51,13 +51,17 @@ def parse_mark(text: Text) -> Output:
 # ---------------------------------------------------------------- the running kernel: uname, /proc/version, mhwd-kernel, inxi, pveversion
 _UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
+_ANSWERS = 4  # lines below a line of several commands
 _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
 _TOLD = lazy(
     r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
     r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
 )
-_ASKS_RELEASE = lazy(r"^uname -r\s{0,8}(?:;|$)")
-_RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
+# uname -r, uname -rm, also behind another command of the line.
+_ASKS_RELEASE = lazy(r"^(?P<more>[^#\n]{1,200}(?:;|&&) ?)?uname -[mos]{0,3}r[mos]{0,3}\s{0,8}(?:;|&&|$)")
+_RELEASE = lazy(
+    r"^\s{0,16}(?:Linux )?(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})(?: (?P<machine>x86_64|aarch64|ppc64le|riscv64|s390x))?(?: GNU/Linux)?$"
+)
 
 
 def parse_kernel(text: Text) -> Output:
@@ -77,9 +81,13 @@ def _kernels(text: Text) -> Iterator[Fact[Kernel]]:
             yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
         elif version is not None:
             yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
-    for number, _, below in text.asked("uname -r", _ASKS_RELEASE):
-        if below and (answer := _RELEASE.match(below[0])) is not None:
-            yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
+    for number, asked, below in text.asked("uname -", _ASKS_RELEASE):
+        answers = [(at, _RELEASE.match(line)) for at, line in enumerate(below[: _ANSWERS if asked["more"] else 1], number + 1)]
+        for at, answer in answers:
+            if answer is not None and (at == number + 1 or "-" in answer["release"]):
+                kernel = Kernel(system="Linux", release=answer["release"], machine=answer["machine"])
+                yield text.fact(KERNEL, kernel, text.quote(number, at), whole=False)
+                break
 
 
 # The name of an image says most: it is what a system is rebased from.
@@ -89,7 +97,7 @@ PARSERS = (
         parse_kernel,
         KERNEL,
         reads=("uname", "proc-version"),
-        wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a", "Currently running: ", "Kernel: ", "(running kernel: "),
+        wakes=("GNU/Linux", "Linux version ", "uname -", "Currently running: ", "Kernel: ", "(running kernel: "),
     ),
     parser("deployments", _image(_DEPLOYMENT), BOOTED_IMAGE, wakes=("rpm-ostree status", "bootc status")),
     parser("ostree_parameter", _image(_PARAMETER), BOOTED_IMAGE, wakes=("ostree=/ostree/",)),

@@ -45,7 +45,8 @@ _ALSO = {"others": ("persons",)}  # lists whose words belong to another too
 _LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
-    r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
+    r"^\s{4}|^\t|^\s{0,3}(?:\{\"|\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. )"
+    r"|^\s{0,3}(?:File \"|Traceback |\$ |# \S|NVRM: )"
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
     r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
 )

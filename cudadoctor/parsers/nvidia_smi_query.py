@@ -98,6 +98,7 @@ _ROUNDING = 4 << 20
 _MODULE_NAMES = ("Driver Version", "KMD Version", "driver_version", "kmd_version")
 _CUDA_NAMES = ("CUDA Version", "CUDA UMD Version", "cuda_version", "cuda_umd_version")
 _COUNT_NAMES = ("Attached GPUs", "attached_gpus")
+_MOST_GPUS = 1024  # of one machine; a driver counts 32, or as many slices of MIG as seven of each
 _TOO_STRANGE = 4  # "ECC Errors", "Volatile", "Double Bit" may follow one another
 _PROCESS_NAMES = {
     "Process ID": "pid", "pid": "pid", "Type": "kind", "type": "kind", "Name": "name", "process_name": "name",
@@ -204,8 +205,8 @@ class _Reader:
         self.strange = 0  # headings at the margin on end
 
     def _begin(self, gpu: _Gpu, section: str = "", group: str = "") -> _Gpu:
-        """Where nothing but a field names the GPU, that field's section goes on."""
-        self.gpus.append(gpu)
+        """Where nothing but a field names the GPU, that field's section goes on. Beyond what a machine has, the last takes the place."""
+        self.gpus[_MOST_GPUS:] = [gpu]
         self.section, self.group, self.path, self.strange = section, group, [], 0
         return gpu
 

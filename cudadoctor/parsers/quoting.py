@@ -88,7 +88,7 @@ _BEGINS_IMAGE = "FROM "
 _KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: .{0,300})?$|^\s{0,40}- \S")
 _COMMENT = lazy(r"^\s{0,40}# ")
 _BEHIND_KEY = lazy(r"^\s{0,40}(?:- )?[A-Za-z][\w./-]{0,60}:(?: [^#\n]{0,200})? # |^\s{0,40}- [^#\n]{1,200} # ")
-_REMARK = lazy(r"^\s{0,8}(?:#|;|//) ")
+_REMARK = lazy(r"^\s{0,8}(?:#|;|//) (?!/\S{1,400}$)")  # a path alone heads each file that systemctl cat prints
 _SETTING = lazy(
     r"^\s{0,8}(?:export )?[A-Za-z_][\w.-]{0,60}\s{0,3}=|^(?:options|blacklist|install|alias|remove|softdep) \S|^\[[A-Za-z][\w. -]{1,60}\]$"
 )

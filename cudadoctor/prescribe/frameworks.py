@@ -8,7 +8,7 @@ from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TEGRA, TOOLKITS
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
-from cudadoctor.prescribe import pip
+from cudadoctor.prescribe import managers, pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.shells import Found
 
@@ -169,7 +169,8 @@ def newest_gcc(case: Case) -> str | None:
 def values(case: Case) -> Found:
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
-    yield "torch_requirement", index[1] if index is not None else None
+    asked = index[1] if index is not None else None
+    yield "torch_requirement", managers.UNPINNED.get(asked or "", asked) if managers.owns_project(case) else asked
     yield "jetson_index", jetson_index(case)
     missing = _LIBRARY.search(case.words)
     yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None

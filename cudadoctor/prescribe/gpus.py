@@ -127,9 +127,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     high: int | None = None
     flavour: str | None = None  # open (supported or required) | proprietary
     conflict: bool = False  # no driver serves all of these GPUs
+    keep: int | None = None  # the branch that is here, of which nothing but the kind of its kernel modules is wrong
 
     def fits(self, branch: int) -> bool:
-        return (self.low is None or branch >= self.low) and (self.high is None or branch <= self.high)
+        within = (self.low is None or branch >= self.low) and (self.high is None or branch <= self.high)
+        return within and self.keep in (None, branch)
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):

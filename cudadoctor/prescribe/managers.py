@@ -23,6 +23,8 @@ _PREFIX = lazy(r"(?P<prefix>(?:/|[A-Za-z]:\\)[\w.@+/\\-]{0,200}[/\\]envs[/\\][\w
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?P<options>(?: --?[a-z-]+)*)(?P<rest>.*)")
 _INDEX = lazy(r" --index-url (?P<url>\S+/)(?P<tag>\{torch_index\})")
 _CONDA = lazy(r"conda (?P<command>install|remove) -y -p \{prefix\}(?P<options>(?: -c conda-forge| --[a-z-]+)*)(?P<rest>.*)")
+# uv and poetry leave the version that a project's file pins where a new one comes without bounds (seen with uv 0.13).
+UNPINNED = {"torch": "torch~=2.0", "torchvision": "torchvision~=0.15", "torchaudio": "torchaudio~=2.0"}
 # The project's own Python, where its path is not known.
 RUNS = {"pixi": "pixi run python", "poetry": "poetry run python", "uv-project": "uv run python"}
 
@@ -39,6 +41,11 @@ def manager(case: Case) -> str | None:
         told = "conda"
     # pip's PyTorch in a conda environment is pip's to replace.
     return None if told == "conda" and "torch-of-pip" in case.setting.words else told
+
+
+def owns_project(case: Case) -> bool:
+    """Whether a project's file names the packages, with their versions."""
+    return manager(case) in ("uv-project", "poetry")
 
 
 def conda_prefix(case: Case) -> str | None:
@@ -84,6 +91,8 @@ def _added(rest: str, name: str, case: Case) -> str | None:
     """`pip install` for a project: its file names the package, and the index that it comes from."""
     index = _INDEX.search(rest)
     packages = _INDEX.sub("", rest)
+    if index is not None:
+        packages = " ".join(UNPINNED.get(word, word) for word in packages.split(" "))
     if name == "pixi":
         return None if index is not None else f"pixi add --pypi{_of_project(case)}{packages}"
     if name == "uv-project":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from cudadoctor.model.pattern import lazy
@@ -22,6 +23,7 @@ _DOUBLED = lazy("(['\u2018\u2019\u201a\u201b])\\1")
 _ESCAPES_IN_FISH = lazy(r"\\(?=[\\'])")
 # \w: letters of any script. A backslash at the end would take the closing quote along.
 _WITHIN_QUOTES_OF_CMD = lazy(r"[\w .:\\/=+,@~#'\[\]{}-]{0,4000}(?<!\\)")
+ON_WINDOWS: bool = sys.platform == "win32"
 PLACEHOLDER = lazy(r"\{([a-z][a-z0-9_]*)\}")
 _OPERATORS = frozenset("|&;<>()`")
 _QUOTED = lazy(r"""'[^']{0,1000}'|"(?:\\.|[^"\\]){0,1000}\"""")
@@ -54,6 +56,14 @@ def powershell(word: str) -> str:
 def cmd(word: str, before: str = "") -> str | None:
     """The word between double quotes, behind what stands `before` it; None where cmd would change the word."""
     return f'{before}"{word}"' if _WITHIN_QUOTES_OF_CMD.fullmatch(word) else None
+
+
+def typed(word: str) -> str:
+    """A word of a line that the reader is to type. On Windows nobody knows into which shell: what cmd and PowerShell do not read alike
+    becomes the word NAME."""
+    if not ON_WINDOWS:
+        return sh(word)
+    return word if _PLAIN_IN_POWERSHELL.fullmatch(word) else cmd(word) or "NAME"
 
 
 def unquoted(words: str) -> str:

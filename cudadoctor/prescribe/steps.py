@@ -17,7 +17,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
-from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
+from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES, LOADED_DRIVER
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
@@ -45,6 +45,8 @@ _WITHOUT_A_STEP = Step(
 )
 _OF_WINDOWS = lazy(r"\.dll\b|\b[A-Z]:\\")
 _OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
+_BRANCH_OF_PACKAGE = lazy(r"nvidia-(?:driver|dkms|headless)-(\d{3})\b")
+_WRONG_MODULES = ("open-modules", "proprietary-modules")  # what a cause finds wrong with the driver, whose branch may be right
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
@@ -131,7 +133,10 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     def of(least: int | None) -> Case:
         stated = re.fullmatch(r"\d{2,3}", values.get("legacy_branch") or "")
         need = _flavoured(root, need_of(gpus.architectures, least, int(stated[0]) if stated is not None else None), knowledge)
-        driver = choose(need, system, knowledge, headless=headless)
+        kept = msgspec.structs.replace(need, keep=_branch_here(facts) if knowledge.cause(root.cause).driver in _WRONG_MODULES else None)
+        driver = choose(kept, system, knowledge, headless=headless)
+        if driver.branch is None:  # it is not packaged with the other modules
+            driver = choose(need, system, knowledge, headless=headless)
         return Case(
             root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver,
             headless=headless,
@@ -140,6 +145,15 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     case = of(_after_failed(root, gpus, knowledge))
     least = _minimum(case)
     return case if least is None else of(least)
+
+
+def _branch_here(facts: Facts) -> int | None:
+    """The branch of the driver that is loaded, or of the one whose packages are installed."""
+    loaded, packages = facts.value(LOADED_DRIVER), facts.value(DRIVER_PACKAGES) or ()
+    if loaded is not None:
+        return loaded.version.major
+    numbers = {found[1] for package in packages if (found := _BRANCH_OF_PACKAGE.match(package.name)) is not None}
+    return int(numbers.pop()) if len(numbers) == 1 else None
 
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:

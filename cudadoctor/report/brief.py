@@ -6,14 +6,17 @@ Words of the machine stand in `line` and `command` alone: data to show or to jud
 from __future__ import annotations
 
 import shlex
+import sys
 
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report
 from cudadoctor.report import json, words
 from cudadoctor.report.clean import one_line
 
 SCHEMA = "cudadoctor.brief/1"
 LIMIT = 1500  # bytes
+_ALIKE_ON_WINDOWS = lazy(r"[\w .:\\/+-]{1,400}")  # what cmd and PowerShell read alike between double quotes
 _MOST = (400, 120, 40, 12)  # characters of a field: fewer where all of them together are too long
 
 
@@ -56,7 +59,10 @@ def _next(report: Report) -> str | None:
     """For the same interpreter; null where this machine is not the one of the report."""
     if report.origin.kind != "live":
         return None
-    python = f" --python {shlex.quote(report.machine.python.path)}" if report.machine.python.path else ""
+    path = report.machine.python.path
+    windows = f'"{path}"' if path is not None and _ALIKE_ON_WINDOWS.fullmatch(path) else None
+    word = windows if sys.platform == "win32" else shlex.quote(path) if path is not None else None
+    python = f" --python {word}" if word is not None else ""
     return f"cudadoctor {'fix' if report.prescription is not None and report.prescription.steps else 'check -v'}{python}"
 
 

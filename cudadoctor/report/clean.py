@@ -58,13 +58,14 @@ def linked(text: str, addresses: Mapping[str, str]) -> str:
 # ---------------------------------------------------------------- the last gate before a stream
 _COLOUR = r"\x1b\[[0-9;]{0,20}m"
 _PART = lazy(rf"({_COLOUR})")
-# A line of a log that begins so, or holds the other anywhere, is a command to GitHub, Azure or TeamCity.
+# A line of a job's log that begins so, or holds the other anywhere, is a command to GitHub, Azure or TeamCity. Nobody knows here whether
+# it becomes one: a container, ssh and srun hand no variable on that says so.
 _COMMAND = lazy(rf"(?m)^((?:[^\S\n]|{_COLOUR})*):(?=:)")
 _MARKED = lazy(r"#(?=#(?:\[|vso\[|teamcity\[|section\[))", re.IGNORECASE)
 
 
-def gated(text: str, *, ci: bool, json: bool = False, commands: bool = False, colours: bool = True) -> str:
-    """What may reach a stream: nothing that steers a terminal but our own colours, and in a job's log nothing that is a command there.
+def gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = True) -> str:
+    """What may reach a stream or a file: nothing that steers a terminal but our own colours, and nothing that is a command in a job's log.
 
     `colours`: the text was drawn by us, and may have some. `json`: escapes as JSON has them.
     `commands`: lines that begin with :: are meant as such.
@@ -74,7 +75,5 @@ def gated(text: str, *, ci: bool, json: bool = False, commands: bool = False, co
     else:
         parts = enumerate(_PART.split(text)) if colours else [(0, text)]
         text = "".join(part if number % 2 else clean(part) for number, part in parts)
-    if not ci:
-        return text
     text = _MARKED.sub(r"\\u0023" if json else "# ", text)
     return text if json or commands else _COMMAND.sub(r"\1: ", text)

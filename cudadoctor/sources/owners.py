@@ -103,7 +103,9 @@ def _asks_nis(path: str) -> bool:
 
 @lru_cache(maxsize=None)
 def is_unmapped(user: int) -> bool:
-    """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
+    """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here, and
+    all others who have no number here; where the host's root has one, others alone.
+    """
     try:
         with open("/proc/self/uid_map", encoding="ascii") as stream:
             mapped = [tuple(map(int, line.split())) for line in stream]
@@ -111,4 +113,4 @@ def is_unmapped(user: int) -> bool:
             overflow = int(stream.read())
     except (OSError, ValueError):
         return False
-    return user == overflow and not any(first <= overflow < first + count for first, _, count in mapped)
+    return user == overflow and not any(first <= overflow < first + count or outside == 0 for first, outside, count in mapped)

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tarfile
 import time
 import zlib
@@ -31,6 +32,7 @@ FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
 MAX_SECONDS = 5  # of CPU time for unpacking it
+MAX_NUMBER = 1 << 53
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
@@ -229,9 +231,8 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
         with writing.held((os.path.dirname(target) or os.curdir) if archive else target) as place:
             if archive:
                 _write_archive(files, os.path.join(place, os.path.basename(target)), force=force)
-            elif hasattr(os, "geteuid") and os.stat(place).st_uid != os.geteuid():
-                raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere")
             else:
+                _refuse_what_others_name(target, place)
                 _write_folder(files, place, force=force)
     except BaseException as error:
         if is_new:
@@ -239,6 +240,18 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, target) from error
         raise
+
+
+def _refuse_what_others_name(target: str, folder: str) -> None:
+    """RecordingError where others than this user and root may give other names to what is written there."""
+    if not hasattr(os, "geteuid"):
+        return
+    info = os.stat(folder)
+    if info.st_uid != os.geteuid():
+        raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere")
+    others = stat.S_IWOTH | (stat.S_IWGRP if info.st_uid == 0 and info.st_gid != 0 else 0)
+    if info.st_mode & others and not info.st_mode & stat.S_ISVTX:
+        raise RecordingError(f"{target} may be written by other users, who could lead what is written elsewhere")
 
 
 def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
@@ -347,12 +360,17 @@ def _head(source: str, body: bytes) -> Recording:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
     names = [item.id for item in head.evidence]
-    odd = next((item.id for item in head.evidence if not _ID.fullmatch(item.id) or not item.what), None)
+    odd = next((item.id for item in head.evidence if not (_ID.fullmatch(item.id) and item.what and _in_range(item))), None)
     if odd is not None:
         raise RecordingError(f"{source}: recording.json lists {odd[:100]!r}, which names no piece of evidence")
     if len(names) > MAX_FILES or len(set(names)) < len(names):
         raise RecordingError(f"{source}: recording.json lists more than {MAX_FILES} pieces of evidence, or one of them twice")
     return head
+
+
+def _in_range(item: RecordedItem) -> bool:
+    """Whether its numbers are some that an exit, a signal or a count of bytes may be."""
+    return all(abs(number) < MAX_NUMBER for number in (item.exit or 0, item.signal or 0, item.dropped_bytes))
 
 
 def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:

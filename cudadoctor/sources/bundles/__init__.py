@@ -33,8 +33,9 @@ _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia
 _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
 _FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
 _COUNTED = re.compile(r"^\s{0,8}(?:<attached_gpus>|Attached GPUs\s{1,60}: )(\d{1,5})\b", re.MULTILINE)
-_GPU = re.compile(r"^\s{0,8}(?:<gpu id=|GPU [0-9A-Fa-f]{4,8}:)", re.MULTILINE)
+_GPU = re.compile(r"^[ \t]{0,8}(?:<gpu id=|GPU [0-9A-Fa-f]{4,8}:)", re.MULTILINE)
 _HEAD = 64 << 10  # characters within which a file shows what it is
+_SHOWN = 1 << 20  # characters by which -q is told from another text
 _FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
 _REMARKS = 3  # on members of an archive of which nothing is known
 
@@ -160,6 +161,7 @@ def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tu
     for name, content in sorted(found.members.items()):
         try:
             plain, cut = unpacking.expanded(content, allowance)
+            allowance.count(0)  # what was read of the others counts too
         except unpacking.TooMuchError as error:
             remarks.append(f"{name}: {error}, nor were the files after it.")
             break
@@ -193,7 +195,7 @@ def _printed_by(text: str) -> tuple[str, ...] | None:
     """The command line whose output this is."""
     head = text[:_HEAD]
     if _BANNER.match(head):
-        lines = (line for line in items.lines(text) if line.strip() and "NVSMI LOG" not in line)
+        lines = (line for line in items.lines(text[:_SHOWN]) if line.strip() and "NVSMI LOG" not in line)
         return ("nvidia-smi", "-q") if sum(1 for line in lines if _FIELD.match(line) is None) <= _FOREIGN else None
     if _XML.match(head):
         return ("nvidia-smi", "-q", "-x") if text.rstrip().endswith(">") else None

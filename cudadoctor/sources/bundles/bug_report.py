@@ -38,6 +38,9 @@ _FILES = {
 _ABSENT = ("driver-version",)  # of which "does not exist" is knowledge about the driver; a sandbox may hide the others
 
 
+_EMPTY = re.compile(r"\n*")
+
+
 class Section(NamedTuple):
     """What stands between two marks: its first line, and the rest."""
 
@@ -86,8 +89,7 @@ def sections(text: str) -> Iterator[Section]:
             return
         end = text.find(f"\n{MARK}", begin)
         end = len(text) if end < 0 else end
-        while begin < end and text[begin] == "\n":
-            begin += 1
+        begin = _EMPTY.match(text, begin, end).end()  # type: ignore[union-attr]
         line = text.find("\n", begin, end)
         yield Section(text[begin : line if line >= 0 else end].rstrip(), text[line + 1 : end] if line >= 0 else "")
         at = end + 1

@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     SMI,
     FrameworkBuild,
     NumbaReport,
+    SmiCsv,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, suspects
@@ -65,6 +66,7 @@ def gpus_named(case: Case) -> tuple[Gpu, ...]:
     named, table = case.facts.there(NAMED_GPUS), case.facts.there(SMI)
     shown = [(gpu.capability, gpu.name, named.line_of(gpu.line)) for gpu in named.need()] if named is not None else []
     shown += [(None, gpu.name, table.line_of(gpu.line)) for gpu in table.need().gpus] if table is not None else []
+    shown += [(ComputeCapability(number), None, one.some()[:1]) for one in case.lists() for number in _capabilities(one)]
     for printed, name, quotes in shown:
         capability = printed or (case.knowledge.capability_of_product(name) if name else None)
         if capability is not None:
@@ -256,9 +258,14 @@ def _gpu_of_torch(case: Case) -> Gpu | None:
     """The GPU whose capability PyTorch printed; else the only one of which nvidia-smi did."""
     if case.framework.capability is not None:
         return Gpu(case.framework.capability, case.facts[FRAMEWORKS].some()[-1:])
-    columns = [(table, table.need().column("compute_cap")) for table in case.lists()]
-    shown = [(table, column[0]) for table, column in columns if column is not None and len(column) == 1 and _CAPABILITY.match(column[0])]
-    return Gpu(ComputeCapability(shown[0][1]), shown[0][0].some()[:1]) if shown else None
+    listed = [(table, _capabilities(table)) for table in case.lists()]
+    alone = [(table, numbers[0]) for table, numbers in listed if len(numbers) == 1]
+    return Gpu(ComputeCapability(alone[0][1]), alone[0][0].some()[:1]) if alone else None
+
+
+def _capabilities(table: Fact[SmiCsv]) -> list[str]:
+    """The column of nvidia-smi --query-gpu=compute_cap."""
+    return [number for number in table.need().column("compute_cap") or () if _CAPABILITY.match(number)]
 
 
 def _torch_of(case: Case) -> tuple[FrameworkBuild, Quotes] | None:
