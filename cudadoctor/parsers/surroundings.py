@@ -54,6 +54,7 @@ _DETECTED_MACHINES = {
     "google": "Google Compute Engine", "bhyve": "bhyve", "parallels": "Parallels",
 }  # fmt: skip
 _ASKS_VIRT = lazy(r"^systemd-detect-virt(?: -v| --vm)?$")
+_HOSTNAMECTL = lazy(r"^\s{1,20}Virtualization: (\w{2,20})$")
 _EC2 = lazy(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 
 
@@ -135,13 +136,15 @@ def parse_dmi(text: Text) -> Output:
 
 
 def parse_detected(text: Text) -> Output:
-    """What `systemd-detect-virt` of a paste answered."""
-    for number, line in enumerate(text.plain_lines[:-1], 1):
-        if "detect-virt" in line and _ASKS_VIRT.match(root_command(line) or ""):
-            name = _DETECTED_MACHINES.get(text.plain_lines[number].strip())
-            if name is not None:
-                yield text.fact(HYPERVISOR, name, text.quote(number, number + 1))
-                return
+    """What `systemd-detect-virt` of a paste answered, or hostnamectl says."""
+    lines = text.plain_lines
+    for number, line in enumerate(lines, 1):
+        asked = "detect-virt" in line and number < len(lines) and _ASKS_VIRT.match(root_command(line) or "") is not None
+        told = _HOSTNAMECTL.match(line)
+        name = _DETECTED_MACHINES.get(lines[number].strip() if asked else told[1] if told is not None else "")
+        if name is not None:
+            yield text.fact(HYPERVISOR, name, text.quote(number, number + asked))
+            return
 
 
 _MARKS = (CONTAINER_MARKS.name,)
@@ -180,6 +183,6 @@ PARSERS = (
         wakes=("(release), REVISION",),
         absent=(TEGRA.name,),
     ),
-    Parser(name="detect_virt", keys=(HYPERVISOR.name,), parse=parse_detected, wakes=("systemd-detect-virt",)),
+    Parser(name="detect_virt", keys=(HYPERVISOR.name,), parse=parse_detected, wakes=("systemd-detect-virt", "Virtualization: ")),
     Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
 )

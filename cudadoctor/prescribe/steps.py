@@ -17,10 +17,10 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
-from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES, LOADED_DRIVER
+from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.conditions import holds
+from cudadoctor.prescribe.conditions import holds, installed_branches
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import OF_REPOSITORY, choose
@@ -45,7 +45,6 @@ _WITHOUT_A_STEP = Step(
 )
 _OF_WINDOWS = lazy(r"\.dll\b|\b[A-Z]:\\")
 _OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
-_BRANCH_OF_PACKAGE = lazy(r"nvidia-(?:driver|dkms|headless)-(\d{3})\b")
 _WRONG_MODULES = ("open-modules", "proprietary-modules")  # what a cause finds wrong with the driver, whose branch may be right
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
@@ -133,27 +132,24 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     def of(least: int | None) -> Case:
         stated = re.fullmatch(r"\d{2,3}", values.get("legacy_branch") or "")
         need = _flavoured(root, need_of(gpus.architectures, least, int(stated[0]) if stated is not None else None), knowledge)
-        kept = msgspec.structs.replace(need, keep=_branch_here(facts) if knowledge.cause(root.cause).driver in _WRONG_MODULES else None)
-        driver = choose(kept, system, knowledge, headless=headless)
-        if driver.branch is None:  # it is not packaged with the other modules
-            driver = choose(need, system, knowledge, headless=headless)
+        driver = choose(need, system, knowledge, headless=headless)
         return Case(
             root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver,
             headless=headless,
         )  # fmt: skip
 
-    case = of(_after_failed(root, gpus, knowledge))
+    case = _same_branch(of(_after_failed(root, gpus, knowledge)))
     least = _minimum(case)
     return case if least is None else of(least)
 
 
-def _branch_here(facts: Facts) -> int | None:
-    """The branch of the driver that is loaded, or of the one whose packages are installed."""
-    loaded, packages = facts.value(LOADED_DRIVER), facts.value(DRIVER_PACKAGES) or ()
-    if loaded is not None:
-        return loaded.version.major
-    numbers = {found[1] for package in packages if (found := _BRANCH_OF_PACKAGE.match(package.name)) is not None}
-    return int(numbers.pop()) if len(numbers) == 1 else None
+def _same_branch(case: Case) -> Case:
+    """With the branch that is here, where nothing but the kind of its kernel modules is wrong, and it is packaged with the other kind."""
+    here = set(installed_branches(case)) if case.cause.driver in _WRONG_MODULES else set()
+    if len(here) != 1:
+        return case
+    kept = choose(msgspec.structs.replace(case.need, keep=here.pop()), case.system, case.knowledge, headless=case.headless)
+    return case if kept.branch is None else msgspec.structs.replace(case, driver=kept)
 
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
