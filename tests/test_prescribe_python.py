@@ -28,6 +28,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
+from tests.command_line import host, run
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
 from tests.judging import KNOWLEDGE
 from tests.pasted import report
@@ -359,3 +360,11 @@ def test_a_toolkit_too_new_is_pinned_to_the_driver_or_the_driver_renewed() -> No
     assert "reboot" not in commands(found)
     bare = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: packages("nvidia-driver-470"), KERNEL: RELEASE}
     assert "nvidia-driver-580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))
+
+
+def test_triton_is_led_to_the_ptxas_that_is_here() -> None:
+    """Numba is on this machine too, and is not what failed."""
+    said = "PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas fatal   : Value 'sm_90a' is not defined for option 'gpu-name'\n"
+    result = run("fix", "--replay", host("h200-healthy"), "--log", "-", stdin=said.encode())
+    assert "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas" in result.out
+    assert "numba-cuda" not in result.out

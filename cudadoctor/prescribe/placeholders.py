@@ -218,6 +218,11 @@ def _toolkits(case: Case) -> Found:
     first = max(firsts, default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
+    found = case.get(TOOLKITS)
+    kits = [(one.version.major_minor, one.path) for one in (found.toolkits if found is not None else ()) if one.has_nvcc and one.version]
+    newest = max(kits, default=None)
+    knows = first is not None and newest is not None and newest[0] >= first.major_minor
+    yield "ptxas", f"{newest[1].rstrip('/')}/bin/ptxas" if newest is not None and knows else None
     torch = case.value("torch_cuda")  # an extension is built with the CUDA of the PyTorch that loads it
     if torch is not None and re.fullmatch(r"\d{1,2}\.\d", torch) and not case.system.series_only:
         yield "toolkit_package", f"cuda-toolkit-{torch.replace('.', '-')}"
