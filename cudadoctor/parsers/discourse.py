@@ -32,17 +32,18 @@ _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
-# of PyTorch, a whole version.
-_OF_A_RUN = lazy(
-    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
+# of PyTorch, a whole version. In a message itself the number of a process is a part of it.
+_RUN = (
+    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bFile \"/"
     r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\b\d{1,4}\.\d{1,4}\.\d"
 )
+_IN_MESSAGE, _OF_A_RUN = lazy(_RUN), lazy(rf"{_RUN}|\bpid[ =:]{{1,2}}\d{{2,7}}\b")
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
 _OF_TIME = ("over", "goes_on", "in_vain", "past")
 _ALSO = {"others": ("persons",)}  # lists whose words belong to another too
-_LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied")
+_LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied", "advises")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\{\"|\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. )"
@@ -176,7 +177,8 @@ class Speech:
             return False
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
-        return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
+        runs = (_IN_MESSAGE if at in messages else _OF_A_RUN for at in range(len(lines)))
+        return len(forms) >= _LEAST and not any(form.search(line) for form, line in zip(runs, lines, strict=True))
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
         """Whether the writer plans, teaches or is curious, and meets nothing himself."""
@@ -211,10 +213,12 @@ class Speech:
         found = {name for name in maybe if self._patterns[name].search(sentence)}
         if "goes_on" in found:
             found.difference_update(_CALM)
-        if "asked" in found:
+        if "asked" in found or "fine" in found:  # what was well then is so no longer
             found -= {"past"}
         if {"own", "past"} <= found:  # what the writer did: "I had followed a blog"
             found -= {"general"}
+        if self._patterns["advises"].search(sentence):
+            found.discard("others")  # whose advice it was, not whose machine
         if "over" in found:
             found -= {"too"} if self._closes(sentence) else {"over"}
             if "over" not in found and self._patterns["denied"].search(sentence):
@@ -226,7 +230,9 @@ class Speech:
     def _closes(self, sentence: str) -> bool:
         """Whether it says that it is over; what may, must or does not end, what came back, and what was met next, is not."""
         found = self._patterns["over"].search(sentence)
-        if found is None or any(self._patterns[more].search(sentence, found.start()) for more in ("goes_on", "meets")):
+        if found is None or sentence[found.end() : found.end() + 1] in ("?", "？"):
+            return False
+        if any(self._patterns[more].search(sentence, found.start()) for more in ("goes_on", "meets")):
             return False
         before = sentence[max(0, found.start() - _BEFORE) : found.start()]
         return not any(self._patterns[turns].search(before) for turns in ("hypothetical", "denied"))

@@ -33,6 +33,7 @@ _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
     r"|(?<!raise )(?<!throw )(?<!new )(?<!return )(?:\b(?:Runtime|OS|Value)|\bwith (?:an? )?[A-Z]\w{1,40})Error\($"
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
+    r"|\.(?:cc|cpp|cu|go|h|py|rs):\d{1,6}\] $"  # glog and klog: the file's name and line
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
 _NUMBERED = lazy(r"(?:^|[\s,;(])\d{1,3} = $")  # "79 = GPU has fallen off the bus": what a number stands for

@@ -33,7 +33,7 @@ _PREFIX = lazy(
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ +(?=[\w.-]{1,64}\ kernel:)            # Nov 21 10:00:00 host kernel:
     | [\w.-]{1,64}\ kernel:\ +
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ +   # Nov 21 10:00:00 host dockerd[12]:
-    | [IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d{6}\ +\d+\ [\w./-]{1,80}:\d{1,6}\]\ +      # E1121 10:00:00.123456    12 file.go:34] of klog
+    | [IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d{6}\ +\d+\ [\w./-]{1,80}:\d{1,6}\]\ +"? # E1121 10:00:00.123456    12 file.go:34] of klog
     | \[pod/[\w./-]{1,200}\]\ +                                                    # [pod/name/container] of kubectl logs --prefix
     | kern\ {1,3}:\w{1,8}\ {1,3}:\ +                                                # kern  :warn  : of dmesg -x
     | \[[A-Z][a-z]{2}\d\d\ \d\d:\d\d\]\ +                                             # [Nov21 10:00] of dmesg -H

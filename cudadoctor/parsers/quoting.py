@@ -58,7 +58,7 @@ _FAILED = lazy(r"\b(?:FAILED|not ok|XFAIL)\b|\bERROR\b(?! {1,8}[\w.]{1,80}:[\w.]
 _STAMP = r"^(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z )?"
 _SUITE = lazy(
     rf"{_STAMP}(?:={{3,80}} (?:test session starts|PASSES) |-{{3,80}} live log \w{{3,9}} -|Test project /|\[ {{0,4}}(?:=+|RUN|-+) {{0,6}}\]"
-    r"|running \d{1,6} tests?$|=== RUN |Running Suite: |\[sig-[\w-]{2,30}\] )"
+    r"|running \d{1,6} tests?$|=== RUN |Running Suite: |\[sig-[\w-]{2,30}\] |##\[group\]Run [^\n]{0,60}pytest\b)"
 )
 _ALL_PASSED = lazy(
     rf"{_STAMP}(?:(?:={{3,80}} )?(?:\d{{1,7}} \w{{4,12}}, ){{0,4}}\d{{1,7}} passed"

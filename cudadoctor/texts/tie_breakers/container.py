@@ -19,6 +19,7 @@ _REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
 _ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
 _L4T = lazy(r"# R(?P<major>\d{2}) \(release\), REVISION: (?P<minor>\d\.\d)")
 _MADE_FOR = lazy(r"(?:^|[\s/])(?P<name>[a-z0-9][\w.-]{1,60}):(?:[\w.]{1,20}-){0,4}r(?P<major>\d{2})\.\d")
+_VIDEO = lazy(r"libnvcuvid\.so|libnvidia-encode\.so")
 _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _INSUFFICIENT = codes("cuda 35")
 _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
@@ -63,6 +64,8 @@ TIES = (
     image_for_a_later_board,
     # libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute.
     joined(CAPABILITIES, states(LIBCUDA), suspects(LIBCUDA), beside=("no-compute",)),
+    # A library for video is not found, and it asks for no part of the driver that holds one.
+    joined(CAPABILITIES, suspects(CAPABILITIES, words=_VIDEO), beside=("no-video",)),
     # NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all.
     joined(NO_ACCESS, suspects(LIBCUDA, words=_INSUFFICIENT), beside=("void",), only_if=("in container",)),
     # A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through.

@@ -55,7 +55,8 @@ def not_available(case: Case) -> Iterator[Clue]:
     complains, state = case.suspected(CPU), case.framework
     if not complains and state.available is not False:
         return
-    if any(sure(one) or (one.basis == "suspected" and one.cause not in _NO_GPU_SEEN) for one in case.said):
+    others = (one for one in case.said if one.basis == "suspected" and one.cause not in _NO_GPU_SEEN)
+    if any(map(sure, case.said)) or any(one.quotes[:1] != complains[:1] for one in others):  # the complaint itself may suspect more
         return
     lines = complains or case.sees_gpu(available=False)
     without = _built_without(case)

@@ -274,6 +274,10 @@ def no_card_at_all(case: Case) -> Iterator[Clue]:
         yield finding(NO_GPU, lines, notebook)
 
 
+def _none_seen(case: Case) -> Quotes:
+    return case.sees_gpu(available=False)
+
+
 def _held_by_the_job(case: Case) -> Quotes:
     return next((clue.quotes[:1] for clue in case.said if clue.cause == SCHEDULER and clue.basis == "stated" and clue.advice), ())
 
@@ -300,6 +304,6 @@ TIES = (
     joined(HYPER_V, suspects(WSL_GPU, words=_BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
     *(in_wsl, job_without_gpu),
     # No device, and the scheduler's own list of what the job holds has no GPU.
-    joined(SCHEDULER, beside=(_held_by_the_job, (suspects(HIDES, words=_NO_DEVICE), suspects(SCHEDULER, words=_NO_DEVICE)))),
+    joined(SCHEDULER, beside=(_held_by_the_job, (suspects(HIDES, words=_NO_DEVICE), suspects(SCHEDULER, words=_NO_DEVICE), _none_seen))),
     *(only_slices, written_value, no_card_at_all),
 )
