@@ -32,7 +32,7 @@ from cudadoctor.model.values import (
 
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 PRELOAD = "LD_PRELOAD"
-LOST, NO_ACCESS = "container-lost-devices", "container-no-gpu-access"
+LOST = "container-lost-devices"
 NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
 _DYNAMIC = (*range(234, 255), *range(384, 512))  # the numbers that are drawn (the same file)
 _GPU_NODE = lazy(r"/dev/nvidia\d+$")
@@ -189,8 +189,8 @@ def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An LXC container's rules allow the GPU's own devices, and for nvidia-uvm none, or a number that it no longer has: it is drawn anew
-    when the module is loaded (Linux: Documentation/admin-guide/devices.txt, 234 to 254 and 384 to 511 are dynamic).
+    """An LXC container's rules allow the GPU's own devices, and for nvidia-uvm a number that it no longer has: it is drawn anew when the
+    module is loaded (Linux: Documentation/admin-guide/devices.txt, 234 to 254 and 384 to 511 are dynamic).
     """
     rules, nodes = facts.there(DEVICE_RULES), facts.there(DEVICE_NODES)
     uvm = nodes.need().find(UVM) if nodes is not None else None
@@ -199,14 +199,11 @@ def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     others = [rule for rule in rules.need().rules if rule.major != NVIDIA_MAJOR]
     if len(others) == len(rules.need().rules) or any(rule.major == uvm.major for rule in others):
         return
-    values = {"major": str(uvm.major), "lxc": rules.need().container or ""}
     old = next((rule for rule in others if rule.major in _DYNAMIC), None)
     if old is not None:
+        values = {"major": str(uvm.major), "old_major": str(old.major), "lxc": rules.need().container or ""}
         quotes = merged(nodes.line_of(uvm.line), rules.line_of(old.line))
-        yield Clue(cause=LOST, quotes=quotes, from_rung="init", values={**values, "old_major": str(old.major)})
-    elif not others:
-        quotes = merged(nodes.line_of(uvm.line), rules.line_of(rules.need().rules[0].line))
-        yield Clue(cause=NO_ACCESS, quotes=quotes, from_rung="init", values=values)
+        yield Clue(cause=LOST, quotes=quotes, from_rung="init", values=values)
 
 
 RULES = (
@@ -215,5 +212,5 @@ RULES = (
     Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
     Rule("libcuda", ("preloaded-library-interferes",), intercepted),
     Rule("container", (LOST,), lost_in_container),
-    Rule("container", (LOST, NO_ACCESS), number_not_allowed),
+    Rule("container", (LOST,), number_not_allowed),
 )

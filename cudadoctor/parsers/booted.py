@@ -51,16 +51,16 @@ def parse_mark(text: Text) -> Output:
 # ---------------------------------------------------------------- the running kernel: uname, /proc/version, mhwd-kernel, inxi, pveversion
 _UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
-_ANSWERS = 4  # lines below a line of several commands
+_ANSWERS = 12  # lines below it that are looked at
 _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
 _TOLD = lazy(
     r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
     r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
 )
-# uname -r, uname -rm, also behind another command of the line.
-_ASKS_RELEASE = lazy(r"^(?P<more>[^#\n]{1,200}(?:;|&&) ?)?uname -[mos]{0,3}r[mos]{0,3}\s{0,8}(?:;|&&|$)")
+# uname -r, uname -rm, also at the end of a line of several commands.
+_ASKS_RELEASE = lazy(r"^(?P<more>[^#\n]{1,200}(?:;|&&) ?)?uname -[mos]{0,3}r[mos]{0,3}\s{0,8}(?(more)$|(?:;|&&|$))")
 _RELEASE = lazy(
-    r"^\s{0,16}(?:Linux )?(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})(?: (?P<machine>x86_64|aarch64|ppc64le|riscv64|s390x))?(?: GNU/Linux)?$"
+    r"^\s{0,16}(?:Linux )?(?P<release>\d\.\d{1,3}\.\d\S{0,100})(?: (?P<machine>x86_64|aarch64|ppc64le|riscv64|s390x))?(?: GNU/Linux)?$"
 )
 
 
@@ -82,12 +82,13 @@ def _kernels(text: Text) -> Iterator[Fact[Kernel]]:
         elif version is not None:
             yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
     for number, asked, below in text.asked("uname -", _ASKS_RELEASE):
-        answers = [(at, _RELEASE.match(line)) for at, line in enumerate(below[: _ANSWERS if asked["more"] else 1], number + 1)]
-        for at, answer in answers:
-            if answer is not None and (at == number + 1 or "-" in answer["release"]):
-                kernel = Kernel(system="Linux", release=answer["release"], machine=answer["machine"])
-                yield text.fact(KERNEL, kernel, text.quote(number, at), whole=False)
-                break
+        written = [at for at, line in enumerate(below[:_ANSWERS]) if line.strip()]
+        # Behind other commands its answer is the last; what they print may look like it (ls /lib/modules).
+        at = next(iter(written[-1:] if asked["more"] else written[:1]), None)
+        answer = _RELEASE.match(below[at]) if at is not None else None
+        if at is not None and answer is not None:
+            kernel = Kernel(system="Linux", release=answer["release"], machine=answer["machine"])
+            yield text.fact(KERNEL, kernel, text.quote(number, number + 1 + at), whole=False)
 
 
 # The name of an image says most: it is what a system is rebased from.

@@ -94,15 +94,16 @@ def parse_majors(text: Text) -> Output:
 
 # lxc.container.conf(5); lxc.cgroup is of the first version of control groups.
 _RULE = lazy(r"^\s{0,8}lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):")
+_LETS_IN = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}(?:a\b|c \*:)|dev\d{1,3}: /dev/nvidia-uvm\b)").match
 _OF_PROXMOX = lazy(r"/etc/pve/lxc/(?P<number>\d{3,9})\.conf\b")
 
 
 def parse_rules(text: Text) -> Output:
-    """What an LXC container's configuration lets it open, by number."""
+    """What an LXC container's configuration lets it open, by number; nothing where it lets in all, or nvidia-uvm by its name."""
     rules = tuple(DeviceRule(major=int(found["major"]), line=number) for number, found in text.rows(_RULE))
-    named = _OF_PROXMOX.search(text.text)
-    if rules:
-        value = DeviceRules(rules=rules, container=named["number"] if named is not None else None)
+    if rules and not any(map(_LETS_IN, text.plain_lines)):
+        named = _OF_PROXMOX.findall("\n".join(text.plain_lines[: rules[0].line]))  # the last that is named above
+        value = DeviceRules(rules=rules, container=named[-1] if named else None)
         yield text.fact(DEVICE_RULES, value, *(text.quote(rule.line) for rule in rules), whole=False)
 
 

@@ -32,12 +32,11 @@ _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 120
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
-# of PyTorch, a whole version. In a message itself the number of a process is a part of it.
-_RUN = (
-    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bFile \"/"
+# of PyTorch, a whole version.
+_OF_A_RUN = lazy(
+    r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
     r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\b\d{1,4}\.\d{1,4}\.\d"
 )
-_IN_MESSAGE, _OF_A_RUN = lazy(_RUN), lazy(rf"{_RUN}|\bpid[ =:]{{1,2}}\d{{2,7}}\b")
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 _CALM = ("thanks", "found", "since", "fine")
@@ -177,8 +176,7 @@ class Speech:
             return False
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
-        runs = (_IN_MESSAGE if at in messages else _OF_A_RUN for at in range(len(lines)))
-        return len(forms) >= _LEAST and not any(form.search(line) for form, line in zip(runs, lines, strict=True))
+        return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
         """Whether the writer plans, teaches or is curious, and meets nothing himself."""
@@ -281,9 +279,24 @@ def _local(passage: _Passage, lines: Sequence[str], said: _Said, code: frozenset
 
 
 def _is_session(lines: Sequence[str]) -> bool:
-    """Whether a command that is typed is answered right below; a guide shows commands alone."""
-    answers = (below for line, below in pairwise(lines) if is_prompt(line) and not is_prompt(below))
-    return any(below.strip() and not below.startswith("```") for below in answers)
+    """Whether something stands right below a command that is typed, or what was printed in the next part of a form; a guide shows commands
+    alone, or goes on in words."""
+    asked = apart = False
+    for line in lines:
+        if is_prompt(line):
+            asked, apart = True, False
+        elif asked and _is_frame(line):
+            apart = True
+        elif asked:
+            if not apart or not (is_prose(line) or line.rstrip().endswith(":")):
+                return True
+            asked = False
+    return False
+
+
+def _is_frame(line: str) -> bool:
+    """What may stand between a command and its output: nothing, a fence, a heading."""
+    return not line.strip() or line.startswith("```") or is_heading(line)
 
 
 def is_heading(line: str) -> bool:

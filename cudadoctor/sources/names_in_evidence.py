@@ -186,11 +186,16 @@ def _of_tables(text: str, column: re.Pattern[str]) -> Iterator[str]:
 
 def without_dumped_variables(text: str) -> str:
     """A text that shows `env`: three and more lines in a row that set a variable keep the values that a recording of this machine keeps.
-    One of the variables is in capitals: a unit of systemd and a list of wmic have none."""
+    Where none of the variables is in capitals it is a list of settings (a unit of systemd, wmic): of these the words go that are free."""
     lines: list[str] = []
     for sets, group in groupby(text.split("\n"), key=lambda line: PATTERNS.DUMPED.match(line) is not None):
         block = list(group)
-        lines += map(_dumped, block) if sets and len(block) >= 3 and any(map(PATTERNS.IN_CAPITALS.match, block)) else block
+        if not sets or len(block) < 3:
+            lines += block
+        elif any(map(PATTERNS.IN_CAPITALS.match, block)):
+            lines += map(_dumped, block)
+        else:
+            lines += (_dumped(line) if PATTERNS.OF_FREE_WORDS.match(line) else line for line in block)
     return "\n".join(lines)
 
 

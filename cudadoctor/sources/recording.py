@@ -232,7 +232,8 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
             if archive:
                 _write_archive(files, os.path.join(place, os.path.basename(target)), force=force)
             else:
-                _refuse_what_others_name(target, place)
+                if not is_new:  # some file systems show every folder as open to all (drvfs, vfat, CIFS)
+                    _refuse_what_others_name(target, place)
                 _write_folder(files, place, force=force)
     except BaseException as error:
         if is_new:
@@ -243,7 +244,7 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
 
 
 def _refuse_what_others_name(target: str, folder: str) -> None:
-    """RecordingError where others than this user and root may give other names to what is written there."""
+    """RecordingError where somebody else may give other names to what is written there: its owner, everybody, for root also a group."""
     if not hasattr(os, "geteuid"):
         return
     info = os.stat(folder)
@@ -251,7 +252,9 @@ def _refuse_what_others_name(target: str, folder: str) -> None:
         raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere")
     others = stat.S_IWOTH | (stat.S_IWGRP if info.st_uid == 0 and info.st_gid != 0 else 0)
     if info.st_mode & others and not info.st_mode & stat.S_ISVTX:
-        raise RecordingError(f"{target} may be written by other users, who could lead what is written elsewhere")
+        raise RecordingError(
+            f"{target} may be written by other users, who could lead what is written elsewhere; name a new folder, or a .tar.gz"
+        )
 
 
 def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.node_access import CONTROL, FIRST, allowed, gpu_nodes, needed
+from cudadoctor.checks.node_access import CONTROL, FIRST, NVIDIA_MAJOR, allowed, gpu_nodes, needed
 from cudadoctor.checks.node_access import UVM as MEMORY_NODE
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.withheld import tight
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, LOADED_DRIVER, SMI, USER, Smi
+from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, DEVICE_RULES, LIMITS, LOADED_DRIVER, SMI, USER, Smi
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import NOT_READY
 
@@ -145,6 +145,17 @@ def _no_channel(case: Case) -> Quotes:
     return found.lines_with(*paths[:1]) if found is not None and paths else ()
 
 
+def memory_node_not_let_in(case: Case) -> Iterator[Clue]:
+    """CUDA does not start in an LXC container whose rules let in the GPU's own devices alone, and the host has nvidia-uvm."""
+    lines = case.stated(UVM) or case.suspected(UVM, words=_UNKNOWN)
+    rules, nodes = case.facts.there(DEVICE_RULES), case.facts.there(DEVICE_NODES)
+    memory = nodes.need().find(MEMORY_NODE) if nodes is not None else None
+    if not lines or rules is None or nodes is None or memory is None or any(rule.major != NVIDIA_MAJOR for rule in rules.need().rules):
+        return
+    values = {"major": str(memory.major), "lxc": rules.need().container or ""}
+    yield finding("container-no-gpu-access", lines, nodes.line_of(memory.line), rules.line_of(rules.need().rules[0].line), values=values)
+
+
 def hidden_by_unit(case: Case) -> Iterator[Clue]:
     """A program reaches no GPU, and the unit that starts it has PrivateDevices=yes: a /dev without hardware."""
     unit = next((clue for clue in case.said if clue.cause == SERVICE), None)
@@ -228,7 +239,7 @@ TIES = (
     ),
     # An operation is not permitted (800), and there is no channel over which memory is shared between machines.
     joined(IMEX, suspects(IMEX), beside=(_no_channel,)),
-    *(mig_name, mig_on, policy, hidden_by_unit, only_uvm_missing, on_mount),
+    *(mig_name, mig_on, policy, memory_node_not_let_in, hidden_by_unit, only_uvm_missing, on_mount),
     # No GPU is found where the host's part of vGPU is loaded. Whoever speaks of a guest may show the host too.
     joined(
         "vgpu-manager-without-cuda",
