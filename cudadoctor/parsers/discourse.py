@@ -172,7 +172,7 @@ class Speech:
         it, in a block of its own even, is only cited there. `messages`: the indexes of their lines, which are no words of the document.
         """
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
-        if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or _is_session(lines):
+        if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or _is_session(lines, messages):
             return False
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
@@ -278,17 +278,17 @@ def _local(passage: _Passage, lines: Sequence[str], said: _Said, code: frozenset
     return int(not output and bool(said.words["general"]))
 
 
-def _is_session(lines: Sequence[str]) -> bool:
+def _is_session(lines: Sequence[str], messages: Collection[int]) -> bool:
     """Whether something stands right below a command that is typed, or what was printed in the next part of a form; a guide shows commands
     alone, or goes on in words."""
     asked = apart = False
-    for line in lines:
+    for at, line in enumerate(lines):
         if is_prompt(line):
             asked, apart = True, False
         elif asked and _is_frame(line):
             apart = True
         elif asked:
-            if not apart or not (is_prose(line) or line.rstrip().endswith(":")):
+            if not apart or at in messages or not (is_prose(line) or line.rstrip().endswith(":")):
                 return True
             asked = False
     return False
