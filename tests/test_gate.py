@@ -78,7 +78,7 @@ def test_a_folder_steers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_quoted_words_are_no_command_in_any_format(form: str, tmp_path: Path) -> None:
     """The line that proves the cause is quoted in each of these (github and gitlab quote the root alone), and holds such words."""
     log = b"NVRM: API mismatch: the client has the version 550.54.14, but this kernel module has the version 535.161.08. ##[error]pwn ##vso[x]\n"
-    given = ("check", "--replay", host(NOUVEAU), "--log", "-", "--format", form, "-v", "--output", f"markdown={tmp_path / 'report'}")
+    given = ("check", "--replay", host(NOUVEAU), "--log", "-", "--format", form, "-v", "--output", f"text={tmp_path / 'report'}")
     result = run(*given, stdin=log)
     for said in (result.out, (tmp_path / "report").read_text()):
         assert "pwn" in said
@@ -172,3 +172,13 @@ def test_a_dev_without_devices_is_named(tmp_path: Path) -> None:
     run = subprocess.run(argv, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 4
     assert "nodev" in run.stderr
+
+
+def test_a_fleets_files_hold_no_command_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n##[error]pwn.json").write_text("no report")
+    forms = ("text", "html", "junit")
+    run("fleet", "n##[error]pwn.json", *(word for form in forms for word in ("--output", f"{form}={form}")))
+    for form in forms:
+        assert "pwn" in Path(form).read_text(), form
+        assert "##[" not in Path(form).read_text(), form

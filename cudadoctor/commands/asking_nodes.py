@@ -218,4 +218,4 @@ def _keep(folder: str, name: str, body: bytes) -> None:
         terminal.unwritten(f"--save {folder}: {error.strerror}")
     else:
         path = os.path.join(folder, f"{_NOT_IN_NAME.sub('_', name)[:_LONGEST_NAME]}.json")
-        terminal.write_file(path, body.decode("utf-8", "replace"), option="--save")
+        terminal.write_file(path, body.decode("utf-8", "replace"), json=True, option="--save")

@@ -61,7 +61,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
 
         style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
         for form, path in written:
-            terminal.write_file(path, terminal.gated(_rendered(form, seen, style), json=form == "json"))
+            terminal.write_file(path, _rendered(form, seen, style), json=form == "json")
     sys.exit(seen.fleet.exit_code)
 
 

@@ -190,17 +190,13 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
     """Every --output, and the summary of a GitHub job where Markdown was asked for."""
     written = []
     for form, path in outputs(options):
-        terminal.write_file(path, gated(form, FORMATS[form].render(report, knowledge, style)))
+        body = FORMATS[form].render(report, knowledge, style)
+        terminal.write_file(path, body, json=FORMATS[form].is_json, commands=form == "github")
         written.append((form, os.path.realpath(path)))
     summary = os.environ.get(SUMMARY)
     asked = options["form"] == "markdown" or any(form == "markdown" for form, _ in written)
     if summary and asked and ("markdown", os.path.realpath(summary)) not in written:
-        terminal.write_file(summary, gated("markdown", FORMATS["markdown"].render(report, knowledge, style)), mode="a")
-
-
-def gated(form: str, body: str) -> str:
-    """A report for a file, which may be printed into a job's log later."""
-    return terminal.gated(body, json=FORMATS[form].is_json, commands=form == "github")
+        terminal.write_file(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
 
 
 def exit_code(report: Report, options: dict[str, Any]) -> int:

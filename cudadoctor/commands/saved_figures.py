@@ -48,7 +48,7 @@ def save(report: Report, path: str) -> None:
         "gpus": [msgspec.to_builtins(gpu) for gpu in report.machine.gpus],
         "benchmark": [msgspec.to_builtins(result) for result in report.benchmark],
     }
-    terminal.write_file(path, json.dumps(body, indent=1) + "\n", option="--save")
+    terminal.write_file(path, json.dumps(body, indent=1) + "\n", json=True, option="--save")
 
 
 def read(path: str) -> Saved:

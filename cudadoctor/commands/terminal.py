@@ -221,12 +221,13 @@ def check_target(target: str, *, force: bool) -> None:
         raise usage(f"the recording could not be written: {why}")
 
 
-def write_file(path: str, body: str, *, option: str = "--output", mode: str = "w") -> None:
-    """A file that an option names. Where it cannot be written the run goes on: what else there is to show was paid for by then."""
+def write_file(path: str, body: str, *, json: bool = False, commands: bool = False, option: str = "--output", mode: str = "w") -> None:
+    """A file that an option names; it may be printed into a job's log later. Where it cannot be written the run goes on: what else there is
+    to show was paid for by then."""
     from cudadoctor.sources import writing
 
     try:
-        writing.text(path, body, mode=mode)
+        writing.text(path, gated(body, json=json, commands=commands), mode=mode)
     except OSError as error:
         unwritten(f"{option} {path}: {error.strerror}")
 

@@ -108,6 +108,7 @@ class Capability(Generation, frozen=True, kw_only=True):
     fp64_uncertain: str | None = None
     toolkit_note: str | None = None
     tegra: bool = False
+    beside_arm: bool = False  # made in one package with Arm processors, as a Tegra is
     alias: str | None = None
 
     @property

@@ -104,7 +104,8 @@ def parse_rules(text: Text) -> Output:
     if rules and not any(map(_LETS_IN, text.plain_lines)):
         named = _OF_PROXMOX.findall("\n".join(text.plain_lines[: rules[0].line]))  # the last that is named above
         value = DeviceRules(rules=rules, container=named[-1] if named else None)
-        yield text.fact(DEVICE_RULES, value, *(text.quote(rule.line) for rule in rules), whole=False)
+        whole = any(line.startswith("arch: ") for line in text.plain_lines)  # which Proxmox writes first; a search leaves it out
+        yield text.fact(DEVICE_RULES, value, *(text.quote(rule.line) for rule in rules), whole=whole)
 
 
 PARSERS = (

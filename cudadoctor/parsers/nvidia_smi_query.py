@@ -98,7 +98,7 @@ _ROUNDING = 4 << 20
 _MODULE_NAMES = ("Driver Version", "KMD Version", "driver_version", "kmd_version")
 _CUDA_NAMES = ("CUDA Version", "CUDA UMD Version", "cuda_version", "cuda_umd_version")
 _COUNT_NAMES = ("Attached GPUs", "attached_gpus")
-_MOST_GPUS = 1024  # of one machine; a driver counts 32, or as many slices of MIG as seven of each
+_MOST_GPUS = 1024  # far more than a driver counts
 _TOO_STRANGE = 4  # "ECC Errors", "Volatile", "Double Bit" may follow one another
 _PROCESS_NAMES = {
     "Process ID": "pid", "pid": "pid", "Type": "kind", "type": "kind", "Name": "name", "process_name": "name",

@@ -27,10 +27,6 @@ _HEADERS_OF_RUNNING: dict[str, Value] = {
 }
 
 
-# Thor and GB10: GPUs that are made in one package with Arm processors. Source: https://developer.nvidia.com/cuda-gpus
-_BESIDE_ARM = ("11.0", "12.1")
-
-
 def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
     yield "driver_packages", case.driver.packages
@@ -38,8 +34,9 @@ def driver(case: Case) -> Found:
     yield from _repositories(case)
     kernel = case.get(KERNEL)
     release = running(case)
-    integrated = any(one.text in _BESIDE_ARM for one in case.gpus.capabilities)
-    machine = (kernel.machine if kernel is not None else None) or ("aarch64" if integrated else "x86_64")
+    rows = [row for row in map(case.knowledge.capability, case.gpus.capabilities) if row is not None]
+    made_for = "aarch64" if any(row.tegra or row.beside_arm for row in rows) else "x86_64"
+    machine = (kernel.machine if kernel is not None else None) or made_for
     arm = machine in ("aarch64", "arm64")
     yield "repository_machine", "sbsa" if arm else machine
     yield "run_machine", "aarch64" if arm else "x86_64"

@@ -32,7 +32,7 @@ FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
 MAX_SECONDS = 5  # of CPU time for unpacking it
-MAX_NUMBER = 1 << 53
+MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
@@ -403,7 +403,7 @@ def read(source: str, body: bytes | None = None) -> Evidence:
     head = _head(source, content(MEMBER))
     total = 0
 
-    def text(name: str | None) -> bytes | None:
+    def stream(name: str | None) -> bytes | None:
         nonlocal total
         if name is None:
             return None
@@ -413,5 +413,5 @@ def read(source: str, body: bytes | None = None) -> Evidence:
             raise RecordingError(f"{source}: its texts have more than {MAX_BYTES >> 20} MiB; not read")
         return body
 
-    items = tuple(_item(item, text(item.stdout), text(item.stderr)) for item in head.evidence)
+    items = tuple(_item(item, stream(item.stdout), stream(item.stderr)) for item in head.evidence)
     return Evidence(items=items, origin="recording", **_fields(head.origin, RecordedOrigin))

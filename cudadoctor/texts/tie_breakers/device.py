@@ -146,11 +146,14 @@ def _no_channel(case: Case) -> Quotes:
 
 
 def memory_node_not_let_in(case: Case) -> Iterator[Clue]:
-    """CUDA does not start in an LXC container whose rules let in the GPU's own devices alone, and the host has nvidia-uvm."""
+    """CUDA does not start in an LXC container whose configuration, shown whole, lets in the GPU's own devices alone, and the host has
+    nvidia-uvm."""
     lines = case.stated(UVM) or case.suspected(UVM, words=_UNKNOWN)
     rules, nodes = case.facts.there(DEVICE_RULES), case.facts.there(DEVICE_NODES)
     memory = nodes.need().find(MEMORY_NODE) if nodes is not None else None
-    if not lines or rules is None or nodes is None or memory is None or any(rule.major != NVIDIA_MAJOR for rule in rules.need().rules):
+    if not lines or rules is None or not rules.whole or nodes is None or memory is None:
+        return
+    if any(rule.major != NVIDIA_MAJOR for rule in rules.need().rules):
         return
     values = {"major": str(memory.major), "lxc": rules.need().container or ""}
     yield finding("container-no-gpu-access", lines, nodes.line_of(memory.line), rules.line_of(rules.need().rules[0].line), values=values)
