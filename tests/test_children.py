@@ -154,32 +154,35 @@ def test_a_child_in_uninterruptible_sleep_holds_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_ctrl_c_waits_for_the_watch_and_ends_it() -> None:
-    """At any other moment its exception might be dropped by a callback of Python's own, as in a weak reference."""
+@pytest.mark.parametrize(("name", "raised"), [("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "SystemExit")])
+def test_a_signal_waits_for_the_watch_and_ends_it(name: str, raised: str) -> None:
+    """At any other moment its exception might be dropped by a callback of Python's own, as in a weak reference, or leave a lock held."""
     code = (
-        "import os, signal, weakref\n"
+        "import os, signal, sys, weakref\n"
         "from cudadoctor.sources.children import Child, watch\n"
         "from cudadoctor.sources.spawning import remembered\n"
         "class Thing: pass\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        f"number, before = signal.{name}, signal.getsignal(signal.{name})\n"
         "thing = Thing()\n"
-        "kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), number))\n"
         "child = Child('x', 'command', ['sleep', '600'], limit=600, environment=dict(os.environ), shown=('sleep',))\n"
         "try:\n"
         "    with remembered():\n"
         "        del thing\n"
         "        print('went on')\n"
         "        watch([child])\n"
-        "except KeyboardInterrupt:\n"
+        f"except {raised}:\n"
         "    print('stopped')\n"
         "child.kill('end')\n"
-        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "assert signal.getsignal(number) is before\n"
         "try:\n"
         "    with remembered():\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        os.kill(os.getpid(), number)\n"
         "        print('once')\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        os.kill(os.getpid(), number)\n"
         "        print('twice')\n"
-        "except KeyboardInterrupt:\n"
+        f"except {raised}:\n"
         "    print('stopped at once')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

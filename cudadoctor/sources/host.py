@@ -19,7 +19,7 @@ from cudadoctor.sources.plain_files import beginning
 from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, handed_on, lying, refused
 from cudadoctor.sources.readers import READERS
-from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
+from cudadoctor.sources.spawning import ON_WINDOWS, obey, remembered, uninterrupted
 
 LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
@@ -95,6 +95,7 @@ class Collector:
                 self.progress(item)
 
     def read(self, probe: Probe) -> None:
+        obey()
         started = time.monotonic()
         status: Status = "ok"
         why = text = None

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,39 +27,51 @@ CHUNK = 1 << 16
 SETTLE = 0.5  # seconds in which a pipe's thread hands on what an ended child had written
 
 
-_ASKED_TO_STOP = []  # type: list[int]
-
-
-def _asked(number: int, frame: Any) -> None:
-    _ASKED_TO_STOP.append(number)
-    if len(_ASKED_TO_STOP) > 1:
-        raise KeyboardInterrupt  # whatever holds the first one up
+_STOPS = []  # type: list[Callable[[], Any]]
 
 
 def obey() -> None:
-    """KeyboardInterrupt where Ctrl-C came meanwhile."""
-    if _ASKED_TO_STOP:
-        raise KeyboardInterrupt
+    """KeyboardInterrupt or SystemExit where Ctrl-C or a signal that ends a run came meanwhile."""
+    if _STOPS:
+        _STOPS[0]()
+
+
+@contextmanager
+def _handled(by: Callable[[int, Callable[..., Any]], None]) -> Iterator[None]:
+    """Within this block `by` gets Ctrl-C and the signals that end a run, with the handler of each: in the main thread, where all run."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            handler = signal.getsignal(number) if number is not None else None
+            if number is not None and callable(handler):
+                before[number] = handler
+                signal.signal(number, lambda signum, _: by(signum, before[signum]))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Within this block Ctrl-C waits for `obey`; a second one does not.
+    """Within this block Ctrl-C and the signals that end a run wait for `obey`; a second one does not.
 
     An exception at any moment is dropped by a callback of importlib, or leaves its lock held for ever, and another thread imports too.
-    Only where Ctrl-C raises KeyboardInterrupt today, and in the main thread, which alone handles signals.
     """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _asked)
+
+    def asked(number: int, handler: Callable[..., Any]) -> None:
+        _STOPS.append(lambda: handler(number, None))
+        if len(_STOPS) > 1:
+            obey()  # whatever holds the first one up
+
     try:
-        yield
-        obey()
+        with _handled(asked):
+            yield
+            obey()
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        del _ASKED_TO_STOP[:]
+        del _STOPS[:]
 
 
 @contextmanager
@@ -68,20 +80,9 @@ def uninterrupted() -> Iterator[None]:
 
     Python would raise KeyboardInterrupt between the fork and the name for what was forked, and nobody would end that child.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread alone
-        return
     came = []  # type: list[int]
-    before = {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and callable(signal.getsignal(number)):
-            before[number] = signal.signal(number, lambda signum, frame: came.append(signum))
-    try:
+    with _handled(lambda number, _: came.append(number)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     for number in came[:1]:
         signal.raise_signal(number) if hasattr(signal, "raise_signal") else os.kill(os.getpid(), number)
 
