@@ -62,6 +62,14 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "help is sought, and thanks come first": f"On the CPU the script runs fine. On the node:\n\n{MISMATCH}\n\nThanks\n",
+    "help is sought, and the message is a paragraph": f"Everything else on the server is stable.\n\n{MISMATCH}\n\nThanks for any pointers.\n",
+    "help is sought, in German": f"Auf der alten Karte läuft alles problemlos, auf der neuen nicht:\n\n{MISMATCH}\n\nVielen Dank, Jens\n",
+    "a cause that is to be found": f"The older one was fine.\n\n{MISMATCH}\n\nWhat could the root cause be? Thank you.\n",
+    "what a colleague's machine does not show": f"My colleague's machine is fine. Mine:\n\n{MISMATCH}\n\nThanks\n",
+    "a log speaks of a root cause": f"V0 was fine, V1 is not.\n\nERROR 02-04 21:40:19 core.py:210] {MISMATCH}\n"
+    "CRITICAL 02-04 21:40:19 client.py:158] Shutting down. See stack trace above for root cause issue.\n",
+    "an image of Amazon's": f"We build our AMI ourselves. Elsewhere it is fine.\n\n{MISMATCH}\n",
     "a long title with it in the middle": f"{'no GPU ' * 16}(solved) and the rest of a list\n\nThis is what I get:\n\n{MISMATCH}\n",
     "a document that names a machine": CITED.format(f"{MISMATCH}\n    Ubuntu 24.04"),
     "a document filled in": CITED.format(f"May 21 03:09:47 node-7 smi: {MISMATCH}"),

@@ -43,12 +43,16 @@ _CALM = ("thanks", "found", "since", "fine")
 _OF_TIME = ("over", "goes_on", "in_vain", "past")
 _ALSO = {"others": ("persons",)}  # lists whose words belong to another too
 _LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied", "advises")
-# A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
+# A line that a program printed: a log's date, level or brackets, the process that a launcher names, a ruled table, a traceback, code,
+# `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\{\"|\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. )"
     r"|^\s{0,3}(?:File \"|Traceback |\$ |# \S|NVRM: )"
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
     r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
+    r"|^\s{0,3}(?:\([^)\n]{1,60}\) )?\[?(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)[ :\[]{1,3})?"
+    r"(?:[\d/.-]{4,10}[T ])?\d\d:\d\d:\d\d"
+    r"|^\s{0,3}\([^)\n]{1,60}\bpid=\d{1,8}[^)\n]{0,40}\) "
 )
 # Within a line, the words that are not the writer's: in quotation marks, and a message up to its end; then commands, names, code.
 _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*"
@@ -90,6 +94,15 @@ class _Said(NamedTuple):
         first = bisect_left(places, (lines.start, 0))
         return first < len(places) and places[first].line < lines.stop
 
+    def asks(self, lines: Sequence[str]) -> bool:
+        """Whether it tells first what works, then something in output or a paragraph of its own, and thanks in the end: help is sought."""
+        fine, thanks = self.words["fine"], self.words["thanks"]
+        if not fine or not thanks or self.words["over"]:
+            return False
+        between = range(fine[-1].line + 1, thanks[0].line)
+        blocks = "".join("\n" if not lines[index].strip() else "p" if index in self.prose else "o" for index in between)
+        return "o" in blocks or "\np" in blocks
+
     def introduces(self, name: str, passage: _Passage) -> bool:
         """Whether a word of the list stands in the last sentence above what the passage shows."""
         last = passage.words.stop - 1
@@ -98,6 +111,11 @@ class _Said(NamedTuple):
         ends = _Place(last, len(_sentences(self.prose[last])) - 1)
         place = bisect_left(self.words[name], ends)
         return self.words[name][place : place + 1] == [ends]
+
+    def shows_own(self, passage: _Passage) -> bool:
+        """Whether the sentence that ends in a colon above the output is the writer's own, whoever was spoken of before."""
+        shows = bool(passage.words) and self.prose[passage.words.stop - 1].rstrip().endswith((":", "："))
+        return shows and self.introduces("own", passage) and not self.introduces("others", passage)
 
 
 class Speech:
@@ -129,6 +147,7 @@ class Speech:
             return frozenset()
         # How much the text as a whole sounds like one without a fault of now.
         whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"]) + titled
+        whole -= said.asks(lines)
         whole += _TITLE * bool(code)
         return frozenset(
             index
@@ -222,7 +241,7 @@ class Speech:
             if "over" not in found and self._patterns["denied"].search(sentence):
                 found.add("goes_on")
         if "asked" in found:
-            found.discard("thanks")  # in advance
+            found -= {"thanks", "found"}  # in advance; what is to be found
         return found | {_MET} if {"own", "meets"} <= found else found
 
     def _closes(self, sentence: str) -> bool:
@@ -271,7 +290,8 @@ def _local(passage: _Passage, lines: Sequence[str], said: _Said, code: frozenset
     """Whether the words above output say whose it is, or of when; without them a fault that is told or typed is the writer's own."""
     output = [lines[index] for index in passage.lines if index not in said.prose and index not in code and lines[index].strip()]
     typed, met = any(map(is_prompt, output)), said.among(_MET, passage.words)
-    if (said.among("others", passage.words) and not (typed and met)) or said.introduces("past", passage):
+    his = said.among("others", passage.words) and not said.shows_own(passage)
+    if (his and not (typed and met)) or said.introduces("past", passage):
         return 1
     if typed or met:
         return -1
