@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
-from cudadoctor.parsers.discourse import speech_of
+from cudadoctor.parsers.discourse import is_prose, speech_of
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
 from tests.pasted import report
@@ -64,12 +66,10 @@ FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\n
 SPEAKING = {
     "help is sought, and thanks come first": f"On the CPU the script runs fine. On the node:\n\n{MISMATCH}\n\nThanks\n",
     "help is sought, and the message is a paragraph": f"Everything else on the server is stable.\n\n{MISMATCH}\n\nThanks for any pointers.\n",
-    "help is sought, in German": f"Auf der alten Karte läuft alles problemlos, auf der neuen nicht:\n\n{MISMATCH}\n\nVielen Dank, Jens\n",
+    "help is sought, in French": f"Sur le CPU tout va bien. Sur la carte :\n\n{MISMATCH}\n\nMerci beaucoup\n",
     "a cause that is to be found": f"The older one was fine.\n\n{MISMATCH}\n\nWhat could the root cause be? Thank you.\n",
     "what a colleague's machine does not show": f"My colleague's machine is fine. Mine:\n\n{MISMATCH}\n\nThanks\n",
-    "a log speaks of a root cause": f"V0 was fine, V1 is not.\n\nERROR 02-04 21:40:19 core.py:210] {MISMATCH}\n"
-    "CRITICAL 02-04 21:40:19 client.py:158] Shutting down. See stack trace above for root cause issue.\n",
-    "an image of Amazon's": f"We build our AMI ourselves. Elsewhere it is fine.\n\n{MISMATCH}\n",
+    "an image of Amazon's": f"We build our AMI ourselves. Elsewhere it is fine.\n\n{CPU}\n",
     "a long title with it in the middle": f"{'no GPU ' * 16}(solved) and the rest of a list\n\nThis is what I get:\n\n{MISMATCH}\n",
     "a document that names a machine": CITED.format(f"{MISMATCH}\n    Ubuntu 24.04"),
     "a document filled in": CITED.format(f"May 21 03:09:47 node-7 smi: {MISMATCH}"),
@@ -116,6 +116,20 @@ def test_nothing_is_claimed(name: str) -> None:
 def test_what_is_there_now_counts(name: str) -> None:
     found = report(SPEAKING[name]).diagnosis
     assert found.root is not None or found.suspects
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR 02-04 21:40:19 core.py:210] The engine was stopped, see above",
+        "(EngineCore pid=512) The engine was stopped, see above",
+        "[21:40:19] the engine was stopped",
+        "WARNING 2026-02-04 21:40:19 the engine was stopped",
+    ],
+)
+def test_a_line_of_a_log_is_no_prose(line: str) -> None:
+    assert not is_prose(line)
+    assert is_prose("At 21:40 the engine was stopped")
 
 
 def test_a_long_log_is_no_writing() -> None:
