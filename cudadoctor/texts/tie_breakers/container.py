@@ -14,7 +14,7 @@ from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
 CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"
 NO_ACCESS, LOST = "container-no-gpu-access", "container-lost-devices"
-MISCONFIGURED = "container-toolkit-misconfigured"
+MISCONFIGURED, STALE = "container-toolkit-misconfigured", "cdi-specification-stale"
 _REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
 _ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
 _L4T = lazy(r"# R(?P<major>\d{2}) \(release\), REVISION: (?P<minor>\d\.\d)")
@@ -23,7 +23,8 @@ _VIDEO = lazy(r"libnvcuvid\.so|libnvidia-encode\.so")
 _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _INSUFFICIENT = codes("cuda 35")
 _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
-_UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom device \"nvidia\.com/gpu")
+_UNRESOLVABLE = lazy(r"unresolvable CDI devices [^\n]{1,80}=all\b|stat nvidia\.com/gpu=all|custom device \"nvidia\.com/gpu=all")
+_UNRESOLVABLE_ONE = lazy(r"(?:unresolvable CDI devices |(?:stat |custom device \")nvidia\.com/gpu=)(?![\w./-]{0,60}=?all\b)")
 
 
 def demand_of_the_image(case: Case) -> Iterator[Clue]:
@@ -73,7 +74,9 @@ TIES = (
     # The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone.
     joined(MISCONFIGURED, suspects(LOST, words=_UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
     # The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read.
-    joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=("cdi-devices",), setting="cdi-spec-dirs"),
+    # One device by its own name: the specification that is there lists others.
+    joined(STALE, states(TOOLKIT, words=_UNRESOLVABLE_ONE), beside=(("cdi-devices", "cdi-file"),)),
+    joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=(("cdi-devices", "cdi-file"),), setting="cdi-spec-dirs"),
     # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.
     joined(
         MISCONFIGURED,
