@@ -13,6 +13,11 @@ from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 FABRIC_IN_ONE_WORD = 580  # the first branch
+_OLDER_OF_DEBIAN = lazy(r"nvidia-(?P<name>tesla-\d{3}|legacy-\d{3}xx)-(?:driver|kernel-dkms)\b")
+_OF_NVIDIA_ON_FEDORA = lazy(
+    r"kmod-nvidia-(?:latest|open)-dkms|nvidia-(?:driver|kmod|libXNVCtrl|modprobe|persistenced|settings|xconfig)[\w.+-]{0,60}"
+    r"|libnvidia-(?!container)[\w.+-]{1,60}"
+)
 
 
 # Where the release is not known here the command asks for it.
@@ -29,7 +34,10 @@ _HEADERS_OF_RUNNING: dict[str, Value] = {
 
 def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
-    yield "driver_packages", case.driver.packages
+    yield "driver_packages", (*case.driver.packages, *_beside_on_arch(case))
+    yield "module_check", _module_check(case)
+    yield "debian_alternative", _debian_alternative(case)
+    yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
     yield from _repositories(case)
     kernel = case.get(KERNEL)
@@ -47,6 +55,39 @@ def driver(case: Case) -> Found:
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
     yield "driver_version", loaded_version(case)
+
+
+def _beside_on_arch(case: Case) -> tuple[str, ...]:
+    """The same branch's libraries of 32 bits and for OpenCL, where those of the branch to be replaced are installed."""
+    utils = next((name for name in case.driver.packages if name.endswith("xx-utils")), None)
+    if utils is None:
+        return ()
+    names = {package.name for package in case.packages}
+    opencl = f"opencl-{utils.removesuffix('-utils')}"
+    return tuple(new for old, new in (("lib32-nvidia-utils", f"lib32-{utils}"), ("opencl-nvidia", opencl)) if old in names)
+
+
+def _module_check(case: Case) -> Script:
+    """Debian's own packages call the module nvidia-current, or by the branch: DKMS alone knows it by all of its names."""
+    own = case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
+    return Script("dkms status | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
+
+
+def _debian_alternative(case: Case) -> str | None:
+    """The folder of an older branch in Debian's alternatives, where the usual branch is installed too.
+
+    Source: nvidia-alternative.postinst and nvidia-tesla-470-alternative.postinst.
+    """
+    older = _OLDER_OF_DEBIAN.match(" ".join(case.driver.packages)) if case.system.family == "debian" else None
+    usual = any(package.name in ("nvidia-driver", "nvidia-alternative", "nvidia-kernel-dkms") for package in case.packages)
+    return f"/usr/lib/nvidia/{older['name']}" if older is not None and usual else None
+
+
+def _nvidia_on_fedora(case: Case) -> tuple[str, ...] | None:
+    """What came from NVIDIA's repository: the packages with the module have names that no other repository gives them."""
+    names = [package.name for package in case.packages] if case.system.family == "fedora" else []
+    own = {"kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms"}.intersection(names)
+    return tuple(filter(_OF_NVIDIA_ON_FEDORA.fullmatch, names)) if own else None
 
 
 def loaded_version(case: Case) -> str | None:

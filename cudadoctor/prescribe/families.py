@@ -97,6 +97,11 @@ def debian_libraries(package: str) -> tuple[str, str]:
     return library, f"{prefix}-smi"
 
 
+def newest_of_debian(codename: str | None, knowledge: Knowledge) -> int | None:
+    """The newest branch that this release of Debian has."""
+    return max((row.branch for row in knowledge.branches if any(True for _ in debian_names(row, codename))), default=None)
+
+
 def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
     for entry in row.debian:
         found = _DEBIAN.match(entry)
@@ -189,7 +194,11 @@ def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
     if need.high is None and need.flavour == "open":
         return _packaged(("nvidia-open-dkms", "nvidia-utils"), None, need)
     row = _newest(row for row in knowledge.branches if row.arch_aur and need.fits(row.branch))
-    return None if row is None else _packaged(row.arch_aur, row.branch, need, ", from the AUR", origin="aur")
+    if row is None:
+        return None
+    if system.older_drivers:
+        return _packaged(row.arch_aur, row.branch, need)
+    return _packaged(row.arch_aur, row.branch, need, ", from the AUR", origin="aur")
 
 
 def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:

@@ -23,7 +23,7 @@ from cudadoctor.model.values import (
     WSL_DISTRIBUTIONS,
 )
 from cudadoctor.model.version import ComputeCapability
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, processes, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
@@ -123,6 +123,7 @@ def _people(case: Case) -> Found:
     old = sorted((one for one in case.get(WSL_DISTRIBUTIONS) or () if one.version == 1), key=lambda one: not one.default)
     yield "wsl_distribution", old[0].name if old else None  # what `wsl` starts, else the first of these
     yield "drained_node", case.get(DRAINED_NODE)
+    yield "slurm_partition", places.partition(case)
 
 
 # What a rule found and a step names as it is.

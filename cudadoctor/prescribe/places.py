@@ -16,6 +16,7 @@ _LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
 _SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
+_PARTITION = lazy(r"(?:\b(?:srun|salloc)\s|#SBATCH\s)(?:[^\n]{0,200}?\s)?(?:-p\s?|--partition[= ])(?P<name>[\w.-]{1,60})(?!\S)")
 _COMPOSE = lazy(r"^[a-z][\w.-]{0,63}[-_]\d{1,2}  \||\bcompose\b")
 # The variables by which a program knows that it is a job of a batch scheduler.
 JOBS = {
@@ -35,6 +36,11 @@ def _engine_of(case: Case) -> str:
 
 def _engine(name: str) -> Condition:
     return lambda case: _engine_of(case) == name
+
+
+def partition(case: Case) -> str | None:
+    """Where the job without a GPU was sent, as the last line that is quoted says."""
+    return next((found["name"] for line in reversed(case.words.splitlines()) if (found := _PARTITION.search(line)) is not None), None)
 
 
 def in_wsl(case: Case) -> bool:

@@ -23,7 +23,7 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds, installed_branches
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
-from cudadoctor.prescribe.families import OF_REPOSITORY, choose
+from cudadoctor.prescribe.families import OF_REPOSITORY, choose, newest_of_debian
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
@@ -118,13 +118,22 @@ def _of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
         yield Step(text=f"{job} Give these lines to them, with the node's name (`{_NAME_OF_NODE}`).")
 
 
+def _is_from_nvidia(system: Distribution, facts: Facts, knowledge: Knowledge) -> bool:
+    """Whether the driver that is installed came from NVIDIA's repository for apt: by its name, or by a branch that Debian has not."""
+    installed = facts.value(DRIVER_PACKAGES) or () if system.family in ("debian", "ubuntu") else ()
+    newest = newest_of_debian(system.codename, knowledge) if system.family == "debian" else None
+    if any(package.name in OF_REPOSITORY["debian"] for package in installed):
+        return True
+    branches = (int(package.version[:3]) for package in installed if package.name == "nvidia-driver" and package.version[:3].isdigit())
+    return newest is not None and max(branches, default=0) > newest
+
+
 def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None) -> Case:
     """What conditions and placeholders read, put together once."""
     system = of_facts(facts, distro, knowledge)
     if system == Distribution() and any(_OF_WINDOWS.search(quote.text) for quote in root.evidence):
         system = from_word("windows", knowledge)
-    own = OF_REPOSITORY[system.family] if system.family in ("debian", "ubuntu") else ()
-    if any(package.name in own for package in facts.value(DRIVER_PACKAGES) or ()):
+    if _is_from_nvidia(system, facts, knowledge):
         system = msgspec.structs.replace(system, from_nvidia=True)
     gpus = gpus_of(root, facts, knowledge)
     headless = is_headless(gpus, facts, system.headless)
