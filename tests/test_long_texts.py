@@ -138,6 +138,23 @@ def test_a_block_is_cut_at_the_end_of_a_line(monkeypatch: pytest.MonkeyPatch) ->
     assert "longer than a" in Literals(["longer than a"]).places(text)
 
 
+def test_a_line_that_is_longer_than_a_block_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The places of one block are held in memory as objects, which took 50 bytes for each letter of the text."""
+
+    class Spied:
+        def find_matches_as_indexes(self, text: str, *, overlapping: bool) -> list[tuple[int, int, int]]:
+            sizes.append(len(text))
+            return inner.find_matches_as_indexes(text, overlapping=overlapping)
+
+    sizes: list[int] = []
+    monkeypatch.setattr(literals, "BLOCK", 50)
+    many = Literals(["CUDA", "DA: x CU"])
+    inner, many._automaton = many._automaton, Spied()
+    text = "CUDA: x " * 100
+    assert [list(many.places(text).of(one)) for one in ("CUDA", "DA: x CU")] == [each("CUDA", text), each("DA: x CU", text)]
+    assert max(sizes) <= 50 + len("DA: x CU")
+
+
 def test_lines_of_a_file_whose_end_alone_is_read_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of it is left out: none, less than the head, or much."""
     path = tmp_path / "train.log"

@@ -278,9 +278,13 @@ def test_a_shim_is_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     shims.mkdir()
     (shims / "nvcc").write_text("#!/bin/sh\n")
     (shims / "nvcc").chmod(0o755)
-    monkeypatch.setenv("PATH", str(shims))
-    assert programs.found("nvcc") is None
-    assert "is a shim" in (programs.refused("nvcc") or "")
+    (tmp_path / "tools").symlink_to(shims)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(shims / "nvcc")
+    for folder in (shims, tmp_path / "tools", tmp_path / "bin"):
+        monkeypatch.setenv("PATH", str(folder))
+        assert programs.found("nvcc") is None
+        assert "is a shim" in (programs.refused("nvcc") or "")
 
 
 @pytest.mark.parametrize("command", [["completion", "bash"], []])

@@ -13,7 +13,7 @@ try:
 except ImportError:  # a library of the patient's environment (LD_LIBRARY_PATH) may break this one too: slower is better than nothing
     AhoCorasick = None  # type: ignore[assignment, misc]
 
-BLOCK = 1 << 20  # characters searched at a time: bounds the list of places, cut at the end of a line
+BLOCK = 1 << 20  # characters searched at a time: bounds the list of places, cut at the end of a line where there is one
 
 
 class Places:
@@ -57,6 +57,7 @@ class Literals:
     def __init__(self, literals: Iterable[str]) -> None:
         self._list = tuple(dict.fromkeys(literal for literal in literals if "\n" not in literal))
         self._known = frozenset(self._list)
+        self._longest = max(map(len, self._list), default=0)
         self._automaton = AhoCorasick(self._list, implementation=Implementation.ContiguousNFA) if AhoCorasick is not None else None
 
     def __or__(self, others: Literals) -> Literals:
@@ -70,8 +71,10 @@ class Literals:
         start = 0
         while start < len(text):
             end = text.rfind("\n", start, start + BLOCK) + 1 if len(text) > start + BLOCK else len(text)
-            end = end or text.find("\n", start + BLOCK) + 1 or len(text)
-            for number, first, last in self._automaton.find_matches_as_indexes(text[start:end], overlapping=True):
+            end = end or start + BLOCK  # in a line that is longer; what goes over the cut belongs to the block in which it begins
+            for number, first, last in self._automaton.find_matches_as_indexes(text[start : end + self._longest], overlapping=True):
+                if start + first >= end:
+                    continue
                 at = found.get(number)
                 if at is None:
                     at = found[number] = array("Q")

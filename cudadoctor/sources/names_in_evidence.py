@@ -19,6 +19,7 @@ from cudadoctor.sources.sensitive import GONE
 from cudadoctor.sources.vocabulary import GROUPS, ITEMS, PATTERNS, USERS, WORDS, forms
 
 MOST_NAMES = 1000  # of one kind
+_MOST_PLACES = 1000  # at which it is looked whether a name stands there by itself
 
 
 def keeps(name: str, value: str) -> bool:
@@ -34,6 +35,8 @@ class Names:
     def __init__(self, technical: str) -> None:
         self.of: dict[str, set[str]] = {kind: set() for kind in ("user", "host", "group", "account", "secret")}
         self.technical, self.lower = technical, technical.lower()
+        self._words = frozenset(re.findall(r"[a-z0-9]+", self.lower))
+        self._known: dict[str, bool] = {}
 
     def distinct(self, kind: str) -> set[str]:
         return {name for name in _longest(self.of[kind]) if not self._is_ordinary(name)}
@@ -47,11 +50,24 @@ class Names:
         return {one[1] for one in found if one is not None and PATTERNS.BEFORE_NUMBERS.fullmatch(one[1]) is None}
 
     def _is_ordinary(self, name: str) -> bool:
-        if len(name) < 3 or name.lower() in WORDS:
-            return True
-        return (
-            name.lower() in self.lower and re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", self.technical, re.I) is not None
-        )
+        word = name.lower()
+        if word not in self._known:
+            self._known[word] = len(word) < 3 or word in WORDS or self._is_technical(word)
+        return self._known[word]
+
+    def _is_technical(self, word: str) -> bool:
+        """Whether it stands in the technical texts between letters and digits of no other word. A part of very many words is a name."""
+        if re.fullmatch("[a-z0-9]+", word):
+            return word in self._words
+        at = self.lower.find(word)
+        for _ in range(_MOST_PLACES):
+            if at < 0:
+                return False
+            around = self.lower[max(0, at - 1) : at] + self.lower[at + len(word) : at + len(word) + 1]
+            if not re.search("[a-z0-9]", around):
+                return True
+            at = self.lower.find(word, at + 1)
+        return False
 
     def add(self, form: str, text: str, *, common: frozenset[str] = frozenset()) -> None:
         """What the groups of these forms name (vocabulary.py), but for common words."""

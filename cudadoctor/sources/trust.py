@@ -282,7 +282,8 @@ def in_working_directory(path: str) -> str | None:
 
 
 def is_shim(path: str) -> bool:
-    return os.path.basename(os.path.dirname(os.path.normpath(path))) == _SHIMS
+    """By its folder's name, also where links lead there."""
+    return any(os.path.basename(os.path.dirname(one)) == _SHIMS for one in (os.path.normpath(path), os.path.realpath(path)))
 
 
 def folders(path: str) -> list[str]:
