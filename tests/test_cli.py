@@ -20,12 +20,51 @@ import pytest
 
 import cudadoctor
 from cudadoctor.checks.rows import CHECKS
+from cudadoctor.commands import terminal
 from cudadoctor.commands.check import ROWS
 from cudadoctor.commands.cli import cli
 from cudadoctor.sources import recording
 from tests.command_line import DEGRADED, HEALTHY, HUNG, NOUVEAU, changed, environment, finished, host, run, start
 
 NO_CERTAINTY = "a text that says nothing of a GPU"
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("check --format jsn", "json"),
+        ("check --output jnit=x", "junit"),
+        ("completion bsh", "bash"),
+        ("schema flet", "fleet"),
+        ("hook slurm-prolg", "slurm-prolog"),
+        ("guide ic", "ci"),
+        ("fix nouveau bond", "nouveau-bound"),
+    ],
+)
+def test_a_typing_error_names_what_may_have_been_meant(typed: str, near: str) -> None:
+    result = run(*typed.split())
+    assert result.code == 2
+    assert f"Nearest: {near}" in result.err
+
+
+def test_a_blank_where_a_dash_was_meant() -> None:
+    assert run("guide", "getting", "started").out == run("guide", "getting-started").out
+    assert run("fix", "nouveau", "bound", "--replay", host(NOUVEAU)).out == run("fix", "nouveau-bound", "--replay", host(NOUVEAU)).out
+
+
+def test_what_is_printed_to_be_typed_starts_the_program_as_it_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for argv, doctor in (
+        (".venv/bin/cudadoctor", ".venv/bin/cudadoctor"),
+        ("/a b/cudadoctor", "'/a b/cudadoctor'"),
+        ("pytest", "cudadoctor"),
+    ):
+        monkeypatch.setattr(sys, "argv", [argv])
+        assert terminal.called() == doctor
+    (tmp_path / "cudadoctor").write_text("")
+    (tmp_path / "cudadoctor").chmod(0o755)
+    monkeypatch.setattr(sys, "argv", ["/opt/x/cudadoctor"])
+    assert terminal.called() == "cudadoctor"
 
 
 # ---------------------------------------------------------------- exit codes

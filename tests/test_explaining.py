@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cudadoctor.commands import explaining
-from cudadoctor.commands.explaining import _names, nearest
+from cudadoctor.commands.explaining import _names
+from cudadoctor.commands.terminal import nearest
 from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.prescribe import shells
 from cudadoctor.sources import recording

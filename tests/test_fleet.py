@@ -117,6 +117,11 @@ def test_the_largest_fault_stands_first_and_one_fix_is_one_command() -> None:
     assert found.exit_code == 1
 
 
+def test_a_command_stands_below_the_words_of_its_step() -> None:
+    out = run("fleet", host("h200-no-nodes")).out
+    assert 0 < out.index("Create the device files") < out.index("mknod")
+
+
 def test_a_strangers_words_links_and_commands_are_not_taken_over(tmp_path: Path) -> None:
     """Of a report counts which cause it names; what is known of that is our own."""
     bodies = []

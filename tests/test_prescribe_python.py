@@ -286,6 +286,21 @@ def test_where_the_distribution_refuses_pip_a_virtual_environment_comes_first(
     assert "venv" not in commands(written("numba-cuda-disabled", {PYTHON: own}, distro=distro))
 
 
+@pytest.mark.parametrize("origin", ["live", "recording"])
+def test_an_interpreter_in_a_folder_of_everybodys_is_started_where_it_was_just_examined(origin: Any) -> None:
+    """A recording may name any file as its interpreter; on this machine it passed for one that may be started."""
+    environment = msgspec.structs.replace(python(("numpy", "2.6.0")), path="/tmp/ci/bin/python", prefix="/tmp/ci")
+    fact = msgspec.structs.replace(facts_of({PYTHON: environment}).there(PYTHON), origin=origin)
+    found = prescribe(finding("python-package-broken"), {"requirement": "numpy<2.6"}, facts_of({PYTHON: fact}), KNOWLEDGE, "ubuntu-24.04")
+    assert found is not None
+    step = found.steps[0]
+    if origin == "live":
+        assert (step.shell or "").startswith("/tmp/ci/bin/python -m pip install")
+    else:
+        assert step.shell is None
+        assert "No command is printed: this interpreter lies where everybody may make files." in step.text
+
+
 def test_a_python_that_is_not_known_is_called_by_its_usual_name() -> None:
     found = written("toolkit-missing", {})
     assert shells(found)[0] == "python3 -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"

@@ -18,6 +18,24 @@ from tests.judging import KNOWLEDGE, report_of
 SIZES = ((80, 24), (120, 40), (200, 50), (40, 24))
 
 
+def test_a_row_that_does_not_pass_says_what_is_wrong_first() -> None:
+    """What its probes measured may look well: 41 C and no throttling beside a Fabric Manager that does not run."""
+    for name in NAMES:
+        report = report_of(name)
+        found = [one for one in (report.diagnosis.root, *report.diagnosis.also) if one is not None]
+        for row in report.checks:
+            titles = [one.title for one in found if KNOWLEDGE.causes[one.cause].row == row.id]
+            if row.status in ("fail", "warn") and titles:
+                assert row.summary.startswith(tuple(titles)), (name, row.id, row.summary)
+
+
+def test_figures_that_do_not_fit_side_by_side_are_a_paragraph_for_each_gpu() -> None:
+    shown = "\n".join(lines_of("h200x2-bench", 40, 60))
+    assert "GPU 0: to GPU 55 GB/s" in shown
+    assert "GPU 1: to GPU" in shown
+    assert max(map(len, shown.splitlines())) <= 40
+
+
 def lines_of(name: str, width: int = 80, height: int = 24, **more: bool) -> list[str]:
     return screen.render(report_of(name), KNOWLEDGE, Style(width=width, height=height, **more)).splitlines()
 
@@ -170,7 +188,7 @@ def test_a_text_is_answered_on_one_screen_too(name: str) -> None:
     shown, whole = (run("explain", *more, file, variables={"COLUMNS": "80"}).out for more in ((), ("-v",)))
     lines = shown.splitlines()
     assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 23
-    assert lines[0] == whole.splitlines()[0]
+    assert " ".join(map(str.strip, lines)).startswith(whole.splitlines()[0])
     if not lines[-1].startswith("verdict "):  # the last line of the whole
         assert lines[-1].startswith("    ")
         assert lines[-1].strip() in whole or lines[-1].strip() == f"cudadoctor explain -v {file}"

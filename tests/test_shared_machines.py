@@ -123,13 +123,19 @@ def test_a_hidden_gpu_and_one_that_nobody_asked_about_are_told_apart() -> None:
 
 # ---------------------------------------------------------------- the free GPU first
 def test_the_first_advice_is_the_free_gpu() -> None:
-    report = report_of(FULL)
+    report = report_of("h200x2-default-gpu-full")
     assert (cause_of(report), report.action) == (OTHERS, "free-gpu")
     assert report.prescription is not None
     first = report.prescription.steps[0]
-    assert first.shell == f"export CUDA_VISIBLE_DEVICES={UUIDS[SLOW]}"
-    assert "GT 1030" in first.text
+    assert (first.shell or "").startswith("export CUDA_VISIBLE_DEVICES=GPU-")
+    assert "NVIDIA H200" in first.text
     assert first.undo == "unset CUDA_VISIBLE_DEVICES"
+
+
+def test_a_card_of_2_gib_is_no_place_for_what_was_on_one_of_24() -> None:
+    prescription = report_of(FULL).prescription
+    assert prescription is not None
+    assert all(UUIDS[SLOW] not in (step.shell or "") for step in prescription.steps)
 
 
 def test_after_the_advice_the_machine_is_healthy_for_this_shell() -> None:

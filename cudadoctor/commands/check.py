@@ -22,9 +22,7 @@ def _rows(context: click.Context, parameter: click.Parameter, values: tuple[str,
     """Ids of rows; those of extensions are looked up only where the doctor has none of that name."""
     for value in values:
         if value not in ROWS and value not in {check.id for check in gathering.knowledge().more_checks}:
-            from cudadoctor.commands.explaining import nearest
-
-            raise click.BadParameter(f"{value!r} is not a row; `cudadoctor check --list` lists them{nearest(value, ROWS)}")
+            raise click.BadParameter(f"{value!r} is not a row; `cudadoctor check --list` lists them{terminal.nearest(value, ROWS)}")
     return values
 
 

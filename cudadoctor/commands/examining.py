@@ -186,8 +186,9 @@ def again(report: Report, options: dict[str, Any]) -> Commands:
     given = {name: options[name] for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"}
     same = "".join(f" --{name} {shells.typed(value)}" for name, value in given.items())
     applies = report.origin.kind == "live" and not given.keys() & {"log", "distro"}
-    whole, steps, for_admin, apply = (f"cudadoctor {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
-    return Commands(whole, steps, for_admin, apply if applies else "")
+    doctor = terminal.called()
+    whole, steps, for_admin, apply = (f"{doctor} {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
+    return Commands(whole, steps, for_admin, apply if applies else "", doctor)
 
 
 # ---------------------------------------------------------------- experiments

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.commands import terminal
 from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.explanation import CauseDocument, Explanation, Fix
@@ -80,7 +81,7 @@ def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Eviden
         raise NotUnderstoodError(str(error)) from error
     if what.strip() and any(letter.isspace() for letter in what):
         return (pasted.evidence_of(os.fsencode(what)),)
-    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
+    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{terminal.nearest(what, _names(knowledge))}")
 
 
 def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
@@ -132,10 +133,10 @@ def _more(what: str, report: Report) -> str:
     if what != "-" and _is_path(what):
         from cudadoctor.prescribe import shells
 
-        return f"cudadoctor explain -v {shells.typed(what)}"
+        return f"{terminal.called()} explain -v {shells.typed(what)}"
     shown = report.diagnosis
     named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
-    return f"cudadoctor explain {named}" if named is not None else "cudadoctor check"
+    return f"{terminal.called()} explain {named}" if named is not None else f"{terminal.called()} check"
 
 
 def _json(value: Report | Explanation) -> str:
@@ -150,15 +151,6 @@ def _names(knowledge: Knowledge) -> list[str]:
 
     cuda = (name for error in knowledge.cuda_errors for name in (error.driver_name, error.runtime_name) if name)
     return [*knowledge.causes, *cuda, *(error.name for error in knowledge.nvml_errors), *topics.names(knowledge)]
-
-
-def nearest(what: str, names: Iterable[str]) -> str:
-    """The names that look most like it in any case, as the end of a sentence."""
-    import difflib
-
-    by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(what.lower(), by_lower, n=3)
-    return f". Nearest: {', '.join(by_lower[name] for name in near)}" if near else ""
 
 
 # ---------------------------------------------------------------- pages

@@ -21,7 +21,7 @@ KINDS = ("reads", "environment", "system")
     ("cudadoctor fix --undo", "take that back"),
     ("cudadoctor fix --for-admin", "a message for the administrator"),
 )
-@click.argument("cause", required=False, shell_complete=examining.causes_of)
+@click.argument("words", metavar="[CAUSE]", nargs=-1, shell_complete=examining.causes_of)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
 @click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")
 @click.option("--for-admin", is_flag=True, help="Print a message for the administrator: the fault, its proof, the commands that need root.")
@@ -34,8 +34,9 @@ KINDS = ("reads", "environment", "system")
 @examining.frameworks_option
 @examining.evidence_options
 @groups.shown
-def fix(cause: str | None, suggest: bool, **options: Any) -> None:
+def fix(words: tuple[str, ...], suggest: bool, **options: Any) -> None:
     """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing without --apply."""
+    cause = "-".join(words) or None  # a blank where a - was meant
     _one_thing(cause, options)
     if options["undo"]:
         from cudadoctor.commands import applying
@@ -43,9 +44,7 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
         sys.exit(applying.taken_back(options))
     knowledge = gathering.knowledge()
     if cause is not None and cause not in knowledge.causes:
-        from cudadoctor.commands.explaining import nearest
-
-        raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
+        raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{terminal.nearest(cause, knowledge.causes)}")
     named = (cause,) if cause is not None else ()
     answer, knowledge = examining.judge(options, steps_for=named, shell=options["script"])
     from cudadoctor.judge.asked_for import exit_code

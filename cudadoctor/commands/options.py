@@ -67,10 +67,8 @@ class Distro(click.ParamType[str]):
 
         knowledge, word = gathering.knowledge(), str(value)
         if not distribution.known_word(word, knowledge):
-            from cudadoctor.commands.explaining import nearest
-
             name = re.sub(r"[-:_ ]?\d[\w.]{0,20}$", "", word[:80])
-            near = nearest(name, distribution.words(knowledge))
+            near = terminal.nearest(name, distribution.words(knowledge))
             self.fail(f"{word!r} is no distribution that is known{near or ', such as ubuntu-24.04, debian-13, rhel-9'}", param, ctx)
         return word
 

@@ -155,7 +155,7 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
     for place, entry in enumerate(file.ignore, 1):
         one = Ignore(cause=entry) if isinstance(entry, str) else entry
         if one.cause not in known:
-            from cudadoctor.commands.explaining import nearest
+            from cudadoctor.commands.terminal import nearest
 
             raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
         ignores.append(one)

@@ -13,6 +13,8 @@ import click
 from cudadoctor.model import exit_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cudadoctor.report.page import Style
 
 
@@ -204,12 +206,34 @@ def usage(message: str) -> click.UsageError:
 
 
 def show(error: click.ClickException) -> None:
-    """What Click says of an error, with the words of the command line, a file or a recording in it."""
+    """What Click says of an error, with the words of the command line, a file or a recording in it, and what may have been meant."""
     import io
 
+    if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
+        typed = error.message.partition("'")[2].partition("'")[0]
+        meant = error.message.rstrip(".") + nearest(typed, map(str, error.param.type.choices)) + "."
+        error = click.BadParameter(meant, error.ctx, error.param, error.param_hint)
     said = io.StringIO()
     error.show(file=said)
     say(said.getvalue())
+
+
+def nearest(what: str, names: Iterable[str]) -> str:
+    """The names that look most like it in any case, as the end of a sentence."""
+    import difflib
+
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(what.lower(), by_lower, n=3, cutoff=0.6 if len(what) > 3 else 0.5)
+    return f". Nearest: {', '.join(by_lower[name] for name in near)}" if near else ""
+
+
+def called() -> str:
+    """How this program is started here: by its name where PATH has it, else as it was typed."""
+    from cudadoctor.prescribe import shells
+
+    typed = sys.argv[0]
+    own = os.path.basename(typed).removesuffix(".exe") == "cudadoctor"
+    return shells.typed(typed) if own and os.path.dirname(typed) and shutil.which("cudadoctor") is None else "cudadoctor"
 
 
 def check_target(target: str, *, force: bool) -> None:
@@ -259,7 +283,7 @@ def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str
     for value in values:
         form, equals, path = value.partition("=")
         if not equals or form not in formats or not path:
-            raise usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(formats)}")
+            raise usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(formats)}{nearest(form, formats)}")
         check_file(path, f"--output {value!r}")
         parsed.append((form, path))
     return parsed

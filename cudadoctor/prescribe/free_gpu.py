@@ -44,7 +44,7 @@ def free_gpu(case: Case) -> Device | None:
     full, shown = held(case), visible(case)
     if full is None or default_free(case) or not _all_given(case, shown):
         return None
-    least = _room(full) or 0
+    least = max(_room(full) or 0, (_total(full) or 0) // 2)  # what was started on a GPU may need one of its size
     better = [device for device in shown if device != full and _is_free(device, case) and (_room(device) or 0) > least]
     return max(better, key=lambda device: (_room(device) or 0, -(device.number or 0)), default=None)
 
@@ -54,6 +54,12 @@ def default_free(case: Case) -> Device | None:
     full = held(case)
     first = next((device for device in visible(case) if device.number == 0), None)
     return first if full is not None and first is not None and first != full and _is_free(first, case) else None
+
+
+def _total(device: Device) -> int | None:
+    """Bytes of its memory."""
+    total = device.nvml.memory_total_bytes if device.nvml is not None else None
+    return total or (device.cuda.memory_total_bytes if device.cuda is not None else None)
 
 
 def _room(device: Device) -> int | None:

@@ -18,6 +18,7 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
+    PYTHON,
     TOOLKITS,
     USER,
     WSL_DISTRIBUTIONS,
@@ -50,9 +51,20 @@ def _known(case: Case) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
-            if value and (isinstance(value, Script) or fits(name, value, case.knowledge)):
+            if value and (isinstance(value, Script) or fits(name, value, case.knowledge) or _ran_here(name, value, case)):
                 found[name] = value
     return found
+
+
+def _ran_here(name: str, value: Value, case: Case) -> bool:
+    """Whether it is the interpreter that was just examined on this machine: it passed for one that may be started, wherever it lies."""
+    fact = case.facts.there(PYTHON)
+    return name == "python" and fact is not None and fact.origin == "live" and value in (fact.need().named, fact.need().path)
+
+
+def refused(name: str, case: Case) -> bool:
+    """Whether such a value is known and may not stand in a command."""
+    return name not in placeholders(case) and any(one == name and value for source in _SOURCES for one, value in source(case))
 
 
 def fits(name: str, value: Value, knowledge: Knowledge) -> bool:

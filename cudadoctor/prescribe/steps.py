@@ -25,7 +25,7 @@ from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_power
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import OF_REPOSITORY, choose, newest_of_debian
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
-from cudadoctor.prescribe.placeholders import fits, placeholders
+from cudadoctor.prescribe.placeholders import fits, placeholders, refused
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, each, fill_shell, fill_words, names, with_sudo
 
@@ -266,7 +266,8 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
 def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
     """What the command alone does not say."""
     if shell is None:
-        return ""
+        lost = "{python}" in (template_of(template, case.system) or "") and refused("python", case)
+        return " No command is printed: this interpreter lies where everybody may make files." if lost else ""
     if case.windows:
         in_cmd = for_cmd(shell)
         return (" (In a PowerShell that was opened as administrator.)" if template.needs_root else "") + (

@@ -103,10 +103,10 @@ def _group(page: Page, group: Group) -> None:
     page.prose(_short(folded(group.nodes), page.style), "dim", indent=4, hang=2)
     if group.line is not None:
         page.prose(group.line, indent=4, hang=2)
-    if group.command is not None:
-        page.raw(group.command, "cyan", indent=6)
-    elif group.step is not None:
+    if group.step is not None:  # also above a command: it says where and when that is right
         page.prose(group.step, indent=6)
+    if group.command is not None:
+        page.raw(group.command, "cyan", indent=8)
 
 
 def _short(names: str, style: Style) -> str:

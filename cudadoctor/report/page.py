@@ -51,6 +51,13 @@ class PlainPage:
             break_on_hyphens=False,
         )
 
+    def headline(self, word: str, style: str, text: str) -> None:
+        """A word in a style and what it stands for, as a paragraph."""
+        first, *more = textwrap.wrap(
+            one_line(f"{word}  {text}"), self._width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        self._lines += [self.drawn(word, style) + first[len(word) :], *more]
+
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
         self._lines += [self.drawn(f"{' ' * indent}{line}", style) for line in clean(text).split("\n")]
 

@@ -48,6 +48,7 @@ class Commands(NamedTuple):
     steps: str = "cudadoctor fix"
     for_admin: str = "cudadoctor fix --for-admin"
     apply: str = ""
+    doctor: str = "cudadoctor"  # how the program is started
 
 
 def fits(whole: str, style: Style) -> bool:
@@ -89,7 +90,7 @@ def _shortened(style: Style, text: str, rank: int, before: str = "", then: int =
 
 def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Commands) -> Iterator[Block]:
     root = report.diagnosis.root
-    yield Block(_head(report, style))
+    yield Block(_head(report, style), 1, _head(report, style, brief=True))
     yield from _required(report, style)
     if report.verdict == "healthy":
         yield Block(_figures(report, style))
@@ -113,18 +114,20 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Comman
 
 
 # ---------------------------------------------------------------- what is wrong
-def _head(report: Report, style: Style) -> str:
+def _head(report: Report, style: Style, *, brief: bool = False) -> str:
+    """Verdict and machine; `brief`: without the interpreter, whose path may take three lines."""
     word, colour = VERDICTS[report.verdict]
     machine = report.machine
     driver = machine.driver.version
     parts = (
         f"node {report.origin.node}" if report.origin.node else "", words.gpus(report) if report.verdict != "healthy" else "",
-        machine.distribution or "", f"driver {driver}" if driver else "", f"Python {machine.python.path}" if machine.python.path else "",
+        machine.distribution or "", f"driver {driver}" if driver else "",
+        f"Python {machine.python.path}" if machine.python.path and not brief else "",
     )  # fmt: skip
     concerned = report.diagnosis.root.subject if report.diagnosis.root is not None else ""
     at = f"; concerns the GPU at {concerned[4:]}" if concerned.startswith("gpu:") else ""
     page = Page(style)
-    page.pair(word, colour, words.headline(report))
+    page.headline(word, colour, words.headline(report))
     page.prose((" | ".join(part for part in parts if part) or "no machine was seen") + at, style="dim")
     return page.text()
 
@@ -192,6 +195,9 @@ def _figures(report: Report, style: Style) -> str:
     table += [(str(gpu), *(_cell(figures.get(name)) for name, _ in shown)) for gpu, figures in sorted(by_gpu.items())]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    if max(map(len, lines)) + 2 > style.width:  # a narrow terminal gets a paragraph for each GPU
+        told = (", ".join(f"{head} {cell}" for head, cell in zip(table[0][1:], row[1:], strict=True)) for row in table[1:])
+        return "".join(_prose(style, f"GPU {row[0]}: {words}", indent=2) for row, words in zip(table[1:], told, strict=True))
     return "".join(_raw(style, line, indent=2) for line in lines)
 
 
@@ -225,7 +231,7 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
         yield Block(_prose(style, proof))
     if what is None or not what.steps:
         yield _shortened(style, (what.no_software_fix if what is not None else None) or "No step of a fix is known for this machine.", 4)
-        yield Block(_more(style, f"cudadoctor explain {root.cause}" if root is not None else "", commands))
+        yield Block(_more(style, f"{commands.doctor} explain {root.cause}" if root is not None else "", commands))
         return
     if what.no_software_fix is not None:
         yield _shortened(style, what.no_software_fix, 4)
@@ -237,7 +243,7 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
         yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
     if runs and step.shell is not None:
         applies = f"; do them: {commands.apply}" if commands.apply else ""
-        rows = "; all rows: check -v" if commands.steps != commands.whole else ""
+        rows = f"; all rows: {commands.whole}" if commands.steps != commands.whole else ""
         yield Block(_prose(style, f"All steps: {commands.steps}{applies}{rows}", "dim"), 1)
         yield Block("\n" + _raw(style, step.shell, "cyan", indent=4))
     else:

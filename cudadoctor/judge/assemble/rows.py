@@ -48,13 +48,14 @@ def rows(
         crashed = Line("this row could not be described: see crashes", because="a part of the doctor failed")
         line = guard.run("describe", check.id, crashed, describe, check, facts, knowledge)
         status, because = _status(check, line, facts, evidence, knowledge, judged, rungs)
-        summary = _found_in(check, judged, knowledge) if status == "fail" and line.because is not None else None
+        found = _found_in(check, judged, knowledge) if status in ("fail", "warn") else None
+        measured = line.summary if line.because is None else found or line.summary
         out.append(
             report.Row(
                 id=check.id,
                 title=check.title,
                 status=status,
-                summary=summary or line.summary,
+                summary=measured if found in (None, measured) else f"{found}; {measured}",
                 because=because,
                 evidence=tuple(line.quotes[:4]),
                 details=line.details,
@@ -64,9 +65,9 @@ def rows(
 
 
 def _found_in(check: Check, judged: Judged, knowledge: Knowledge) -> str | None:
-    """What a row fails for, where its own facts are not known: a text named it."""
+    """What a row fails or warns for: what its probes measured may look well, as the temperature of a GPU without its fabric does."""
     found = (*_root(judged.diagnosis), *judged.diagnosis.also)
-    named = _rows_of([finding for finding in found if finding.effect == "blocks"], knowledge, check.id)
+    named = _rows_of(sorted(found, key=lambda finding: finding.effect != "blocks"), knowledge, check.id)
     return named[0].title if named else None
 
 
