@@ -68,6 +68,7 @@ _ALL_PASSED = lazy(
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
 _ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}\S")
+_OPTION = lazy(r"(?:^|\s)\(?([A-Ha-h])\)\s")  # a letter that stands for an answer
 _ALONE = lazy(r"^(?:\W{0,6}Q: |(?:TASK|PLAY|RUNNING HANDLER) \[)")  # a question of a FAQ; the name of what Ansible does
 # What stands above a list: a version, a version with its day, and what keepachangelog.com names.
 _VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b")
@@ -133,6 +134,7 @@ class Quoting:
             _mappings,
             _terms,
             _history,
+            _options,
         )
         found = {index for form in (*forms, self._tables, self._lists, self._mail) for index in form(lines)}
         return frozenset(found).union(index for index, line in enumerate(lines) if _ALONE.match(line))
@@ -220,6 +222,17 @@ def _tests(lines: Sequence[str]) -> Iterator[int]:
             yield from range(first, index) if not any(map(_FAILED.search, lines[first:index])) else ()
             first = None
     yield from (index for index, line in enumerate(lines) if _PASSED.search(line) and not _FAILED.search(line))
+
+
+def _options(lines: Sequence[str]) -> Iterator[int]:
+    """Answers to choose from: a), b), c) in one line, or three and more one below another."""
+    for index, line in enumerate(lines):
+        if ") " in line and [mark[1].lower() for mark in _OPTION.finditer(line)][:2] == ["a", "b"]:
+            yield index
+    firsts = ["".join(mark[1].lower() for mark in _OPTION.finditer(line[:12])) if ") " in line[:14] else "" for line in lines]
+    for index in range(len(lines) - 2):
+        if firsts[index : index + 3] == ["a", "b", "c"]:
+            yield from range(index, next((end for end in range(index, len(lines)) if len(firsts[end]) != 1), len(lines)))
 
 
 def _in_bbcode(lines: Sequence[str]) -> Iterator[int]:
