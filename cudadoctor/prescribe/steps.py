@@ -175,10 +175,16 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
 
 def _minimum(case: Case) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
-    if case.cause.driver != "newer-cuda" or case.wanted_cuda is None:
+    if case.cause.driver != "newer-cuda":
         return None
-    full = case.knowledge.driver_minimum(case.wanted_cuda, windows=case.windows).full
-    return full.major if full is not None else None
+    full = case.knowledge.driver_minimum(case.wanted_cuda, windows=case.windows).full if case.wanted_cuda is not None else None
+    branches = [full.major] if full is not None else []
+    branches += [_next_branch(case.module.major, case.knowledge)] if case.module is not None else []  # that one was asked for more
+    return max(branches, default=None)
+
+
+def _next_branch(branch: int, knowledge: Knowledge) -> int:
+    return min((row.branch for row in knowledge.branches if row.branch > branch), default=branch + 1)
 
 
 def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
@@ -189,7 +195,7 @@ def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None
     ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
     if any(end <= max(found) for end in ends):
         return None
-    return min((row.branch for row in knowledge.branches if row.branch > max(found)), default=max(found) + 1)
+    return _next_branch(max(found), knowledge)
 
 
 def render(recipe: Recipe, case: Case) -> Iterator[Step]:
