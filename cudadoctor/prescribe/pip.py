@@ -34,6 +34,9 @@ _LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
 _UPPER = lazy(r"<\s*(\d\.\d{1,2})")
 
 
+_OF_CUDA_13 = lazy(r"\blib\w{2,20}\.so\.13\b|\w64_13\d{0,2}(?:_0)?\.dll")  # what the program was built for
+
+
 def series(case: Case) -> str | None:
     """cu11, cu12 or cu13; None where no toolkit in wheels serves this GPU and this driver.
 
@@ -41,7 +44,8 @@ def series(case: Case) -> str | None:
     packages are there already.
     """
     lowest = case.gpus.lowest_capability
-    newest = case.cuda.major if case.cuda is not None else None
+    built_for_13 = _OF_CUDA_13.search(case.words) is not None
+    newest = case.cuda.major if case.cuda is not None else 13 if built_for_13 else None
     if lowest is not None and lowest < OLDEST_OF_CU11:
         return None
     if (lowest is not None and lowest < OLDEST_OF_CU12) or (newest is not None and newest < 12):
@@ -49,7 +53,7 @@ def series(case: Case) -> str | None:
         return "cu11" if case.cuda is None or case.cuda.major_minor >= WHEELS_OF_CU11.major_minor else None
     if newest is None or newest < 13 or (lowest is not None and lowest < OLDEST_OF_CU13):
         return "cu12"
-    return "cu12" if _has_cuda_12(case) else "cu13"
+    return "cu13" if built_for_13 or not _has_cuda_12(case) else "cu12"
 
 
 def _has_cuda_12(case: Case) -> bool:
