@@ -47,6 +47,14 @@ def test_a_typing_error_names_what_may_have_been_meant(typed: str, near: str) ->
     assert f"Nearest: {near}" in result.err
 
 
+def test_help_is_a_word_too_and_a_forgotten_explain_is_told() -> None:
+    assert run("help", "check").out == run("check", "--help").out
+    assert run("help").out == run("--help").out
+    assert "cudadoctor explain WORDS" in run("Xid", "79").err
+    assert "check" in run("chek").err
+    assert run("explain", "Xid-79").out == run("explain", "Xid", "79").out
+
+
 def test_a_blank_where_a_dash_was_meant() -> None:
     assert run("guide", "getting", "started").out == run("guide", "getting-started").out
     assert run("fix", "nouveau", "bound", "--replay", host(NOUVEAU)).out == run("fix", "nouveau-bound", "--replay", host(NOUVEAU)).out

@@ -32,6 +32,7 @@ SYSTEMS = {
     "rhel-9": "RHEL and its kin", "arch": "Arch", "opensuse-leap-15.6": "openSUSE", "nixos-25.05": "NixOS", "windows-11": "Windows",
 }  # fmt: skip
 _HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
+_NUMBERED = re.compile(r"(?i)^(s?xid|cuda|nvml)[-_#:](\d{1,6})$")  # Xid-79
 _BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
 _COMMON = re.compile(
     r"(?!Linux|Windows|Docker|Numba|Python|Kubernetes|Podman)[A-Z][a-z]*\b(?![A-Z])"
@@ -57,6 +58,7 @@ def _named(what: str, knowledge: Knowledge) -> Explanation | None:
     """The code, cause or thing that is asked about; None where it is a text or a file."""
     if what == "-" or _has_separator(what):
         return None
+    what = _NUMBERED.sub(r"\1 \2", what)
     try:
         return lookup.explain_code(what, knowledge)
     except lookup.NoSuchError as error:

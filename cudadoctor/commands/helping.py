@@ -58,6 +58,20 @@ class Group(_WithExamples, click.Group):
         ("cudadoctor guide", "the manual"),
     )
 
+    def resolve_command(self, context: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """`help check` too; and whoever forgot `explain` is told."""
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+            if len(args) == 1:
+                click.echo(context.get_help())
+                context.exit()
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError as error:
+            if args and not args[0].startswith("-") and not getattr(error, "possibilities", None):
+                error = click.UsageError(f"{error.message} To look up a code, a cause or a text: cudadoctor explain WORDS", context)
+            raise error from None
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for heading in GROUPS:
             with formatter.section(heading):
