@@ -203,9 +203,13 @@ def test_a_terminal_shows_the_last_look_alone(capsys: pytest.CaptureFixture[str]
         if "page" in (shown := capsys.readouterr().out):
             assert shown.startswith(terminal.CLEAR)
             raise KeyboardInterrupt
+        first.append(shown)
         return report_of("h200-healthy")
 
+    first: list[str] = []
     assert check.looks(sleepless, lambda _: "page\n", every=0.001, screen=True) is not None
+    assert first[0].startswith(f"{terminal.CLEAR}Looking at this machine.")
+    assert capsys.readouterr().out.endswith("\n")
 
 
 @posix

@@ -100,6 +100,8 @@ def looks(look: Callable[[], Report], page: Callable[[Report], str], *, every: f
 
     last: Report | None = None
     shown = ""
+    if screen:
+        terminal.screen("Looking at this machine. Ctrl-C ends.\n")
     try:
         while True:
             report = look()
@@ -112,4 +114,6 @@ def looks(look: Callable[[], Report], page: Callable[[Report], str], *, every: f
             last, shown = report, line
             time.sleep(every)
     except KeyboardInterrupt:
+        if screen:
+            terminal.write("\n")  # the terminal has written ^C where the prompt will stand
         return last
