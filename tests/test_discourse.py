@@ -21,6 +21,8 @@ CITED = (
     "and drains the node at once.\nThe third one is for the network.\n"
 )
 SILENT = {
+    "a question with answers to choose from": f"3. What does Xid 79 stand for?\n   a) a page fault   b) {BUS}   c) an ECC error\n",
+    "answers one below another": f"Was ist hier der richtige Schritt?\n\na) abwarten\nb) {MISMATCH}\nc) neu starten\n",
     "over": f"{MISMATCH}\n\nI drained the node and rebooted it, the matter is solved.\n",
     "over, in German": f"{MISMATCH}\n\nWir haben den Knoten neu gestartet, das Problem ist behoben.\n",
     "over, and what it was behind it": "Solved: a reboot was due. It was NVRM: API mismatch: the client has the version 550.54.15, but this "
@@ -64,6 +66,11 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "symptoms in a list with letters": f"Two things are wrong: a) nvidia-smi says {MISMATCH}, b) torch sees nothing.\n",
+    "lines with letters": f"What is wrong here:\na) dmesg: {BUS}\nb) nvidia-smi: it hangs\nc) torch finds 7 of 8 GPUs\n",
+    "what was tried, with letters": f"{MISMATCH}\nI tried (a) a reboot, (b) another kernel. What else?\n",
+    "something was done on purpose": f"We intentionally kept driver 535.\n\n{MISMATCH}\n\nHow do I fix it?\n",
+    "images of Amazon's": f"Thanks to the AMIs of AWS.\n{MISMATCH}\n",
     "help is sought, and thanks come first": f"On the CPU the script runs fine. On the node:\n\n{MISMATCH}\n\nThanks\n",
     "help is sought, and the message is a paragraph": f"Everything else on the server is stable.\n\n{MISMATCH}\n\nThanks for any pointers.\n",
     "help is sought, in French": f"Sur le CPU tout va bien. Sur la carte :\n\n{MISMATCH}\n\nMerci beaucoup\n",

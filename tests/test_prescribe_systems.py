@@ -21,7 +21,7 @@ from cudadoctor.model.values import (
     Kernel,
     OperatingSystem,
 )
-from cudadoctor.prescribe import prescribe
+from cudadoctor.prescribe import places, prescribe
 from cudadoctor.prescribe.distribution import from_word, of_system
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
@@ -282,3 +282,19 @@ def test_no_step_for_windows_speaks_of_linux(cause: str) -> None:
         said = f"{step.text} {step.shell} {step.verify} {step.undo}"
         assert not any(word in said for word in _LINUX_ONLY), (step.id, said)
         assert not any(f"({name}: " in said for name in _NAMES.values()), (step.id, said)
+
+
+@pytest.mark.parametrize(
+    ("line", "partition"),
+    [
+        ("srun -p gpu --time=1:00:00 --pty bash", "gpu"),
+        ("#SBATCH --partition=a100", "a100"),
+        ("srun --mem 8G -p gpu python train.py -p 3", "gpu"),
+        ("srun python -m http.server -p 8080", None),
+        ("srun -n1 -p cpu --pty bash", None),
+        ("srun -w node1 nsys profile -p 3", None),
+    ],
+)
+def test_the_partition_is_slurms_own_option(line: str, partition: str | None) -> None:
+    found = places._PARTITION.search(line)
+    assert (found["name"] if found is not None else None) == partition

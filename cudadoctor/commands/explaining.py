@@ -32,7 +32,7 @@ SYSTEMS = {
     "rhel-9": "RHEL and its kin", "arch": "Arch", "opensuse-leap-15.6": "openSUSE", "nixos-25.05": "NixOS", "windows-11": "Windows",
 }  # fmt: skip
 _HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
-_NUMBERED = re.compile(r"(?i)^(s?xid|cuda|nvml)[-_#:](\d{1,6})$")  # Xid-79
+_NUMBERED = re.compile(r"(?i)^(s?xid)[-_#](\d{1,6})$")  # Xid-79
 _BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
 _COMMON = re.compile(
     r"(?!Linux|Windows|Docker|Numba|Python|Kubernetes|Podman)[A-Z][a-z]*\b(?![A-Z])"

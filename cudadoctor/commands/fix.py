@@ -36,7 +36,7 @@ KINDS = ("reads", "environment", "system")
 @groups.shown
 def fix(words: tuple[str, ...], suggest: bool, **options: Any) -> None:
     """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing without --apply."""
-    cause = "-".join(words) or None  # a blank where a - was meant
+    cause = "-".join(words) if words else None  # a blank where a - was meant
     _one_thing(cause, options)
     if options["undo"]:
         from cudadoctor.commands import applying

@@ -32,7 +32,7 @@ def guide(words: tuple[str, ...], pages: str | None, **options: Any) -> None:
     """
     from cudadoctor.commands import manual
 
-    page = "-".join(words) or "index"  # a blank where a - was meant
+    page = "-".join(words) if words else "index"  # a blank where a - was meant
     if pages is not None:
         try:
             body = manual.write_files(pages, gathering.knowledge())

@@ -60,11 +60,11 @@ class Group(_WithExamples, click.Group):
 
     def resolve_command(self, context: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """`help check` too; and whoever forgot `explain` is told."""
-        if args[:1] == ["help"]:
-            args = [*args[1:2], "--help"]
-            if len(args) == 1:
-                click.echo(context.get_help())
-                context.exit()
+        if args == ["help"]:
+            click.echo(context.get_help())
+            context.exit()
+        if args[:1] == ["help"] and len(args) == 2:
+            args = [args[1], "--help"]
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:

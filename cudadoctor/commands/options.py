@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from cudadoctor.model.requirements import Policy
     from cudadoctor.report.page import Style
 
+    _Word = click.ParamType[str]
+else:
+    _Word = click.ParamType  # Click before 8.2 knows no type of the value
+
 F = TypeVar("F", bound=Callable[..., Any])
 SUMMARY = "GITHUB_STEP_SUMMARY"
 NPD_SECONDS = 4.0  # node-problem-detector ends a plugin after 5 s
@@ -56,7 +60,7 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-class Distro(click.ParamType[str]):
+class Distro(_Word):
     """A distribution that is known; what is not is a typing error, never another machine's commands."""
 
     name = "name"

@@ -209,7 +209,7 @@ def show(error: click.ClickException) -> None:
     """What Click says of an error, with the words of the command line, a file or a recording in it, and what may have been meant."""
     import io
 
-    if isinstance(error, click.BadParameter) and error.param is not None and isinstance(error.param.type, click.Choice):
+    if type(error) is click.BadParameter and error.param is not None and isinstance(error.param.type, click.Choice):
         typed = error.message.partition("'")[2].partition("'")[0]
         meant = error.message.rstrip(".") + nearest(typed, map(str, error.param.type.choices)) + "."
         error = click.BadParameter(meant, error.ctx, error.param, error.param_hint)

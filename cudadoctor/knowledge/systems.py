@@ -24,7 +24,7 @@ class DistributionRow(Row, frozen=True, kw_only=True):
     branch_driver: str | None = None
     words: str | None = None
     rolling: bool = False
-    older_drivers: bool = False  # of Arch's descendants: it packages the branches that Arch leaves to the AUR
+    older_drivers: int | None = None  # of Arch's descendants: it packages from this branch on those that Arch leaves to the AUR
     kernels: dict[str, str] = msgspec.field(default_factory=dict)
     libraries: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -225,14 +225,21 @@ def _tests(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _options(lines: Sequence[str]) -> Iterator[int]:
-    """Answers to choose from: a), b), c) in one line, or three and more one below another."""
-    for index, line in enumerate(lines):
-        if ") " in line and [mark[1].lower() for mark in _OPTION.finditer(line)][:2] == ["a", "b"]:
-            yield index
-    firsts = ["".join(mark[1].lower() for mark in _OPTION.finditer(line[:12])) if ") " in line[:14] else "" for line in lines]
-    for index in range(len(lines) - 2):
-        if firsts[index : index + 3] == ["a", "b", "c"]:
-            yield from range(index, next((end for end in range(index, len(lines)) if len(firsts[end]) != 1), len(lines)))
+    """Answers to choose from, below a question: a) and b) in one line, or a), b) and c) one below another."""
+    index, asked = 0, False
+    while index < len(lines):
+        marks = [_marks(line) for line in lines[index : index + 3]]
+        end = index + 1
+        if asked and (marks == ["a", "b", "c"] or marks[0].startswith("ab")):
+            end = next((end for end in range(index, len(lines)) if not _marks(lines[end])), len(lines))
+            yield from range(index, end)
+        asked = lines[index].rstrip().endswith(("?", "？")) or (asked and not lines[index].strip())
+        index = end
+
+
+def _marks(line: str) -> str:
+    """The letters that stand for answers in a line that begins with one."""
+    return "".join(mark[1].lower() for mark in _OPTION.finditer(line)) if _OPTION.match(line.lstrip()) else ""
 
 
 def _in_bbcode(lines: Sequence[str]) -> Iterator[int]:

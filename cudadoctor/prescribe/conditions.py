@@ -263,7 +263,7 @@ CONDITIONS: dict[str, Condition] = {
     "repository-there": lambda case: any(one.name in OF_REPOSITORY.get(case.system.family or "", ()) for one in case.packages),
     "non-free-there": lambda case: any(re.match(r"nvidia-(?:tesla-\d{3}-)?(?:driver|kernel-dkms)$", one.name) for one in case.packages),
     "newer-branch-here": lambda case: case.need.high is not None and any(branch > case.need.high for branch in installed_branches(case)),
-    "older-on-arch": lambda case: case.driver.origin == "aur" or (case.system.family == "arch" and case.need.high is not None),
+    "older-on-arch": lambda case: case.system.family == "arch" and case.need.high is not None and bool(case.driver.packages),
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
     # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
     "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),

@@ -49,7 +49,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     series_only: bool = False  # it has a package for each series of CUDA, and not each release
     toolkit: tuple[str, str] | None = None  # the distribution's own package of the newest CUDA, and its folder
     from_nvidia: bool = False  # the driver that is installed came from NVIDIA's repository, which is there
-    older_drivers: bool = False
+    older_drivers: int | None = None
     driver: str | None = None  # words, where no package is known
     branch_driver: str | None = None
 

@@ -70,7 +70,7 @@ def _beside_on_arch(case: Case) -> tuple[str, ...]:
 def _module_check(case: Case) -> Script:
     """Debian's own packages call the module nvidia-current, or by the branch: DKMS alone knows it by all of its names."""
     own = case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
-    return Script("dkms status | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
+    return Script("dkms status -k \"$(uname -r)\" | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
 
 
 def _debian_alternative(case: Case) -> str | None:

@@ -99,7 +99,7 @@ def debian_libraries(package: str) -> tuple[str, str]:
 
 def newest_of_debian(codename: str | None, knowledge: Knowledge) -> int | None:
     """The newest branch that this release of Debian has."""
-    return max((row.branch for row in knowledge.branches if any(True for _ in debian_names(row, codename))), default=None)
+    return max((row.branch for row in knowledge.branches if any(debian_names(row, codename))), default=None)
 
 
 def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
@@ -196,7 +196,7 @@ def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
     row = _newest(row for row in knowledge.branches if row.arch_aur and need.fits(row.branch))
     if row is None:
         return None
-    if system.older_drivers:
+    if system.older_drivers is not None and row.branch >= system.older_drivers:
         return _packaged(row.arch_aur, row.branch, need)
     return _packaged(row.arch_aur, row.branch, need, ", from the AUR", origin="aur")
 

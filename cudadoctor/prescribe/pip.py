@@ -34,7 +34,7 @@ _LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
 _UPPER = lazy(r"<\s*(\d\.\d{1,2})")
 
 
-_OF_CUDA_13 = lazy(r"\blib\w{2,20}\.so\.13\b|\w64_13\d{0,2}(?:_0)?\.dll")  # what the program was built for
+_OF_CUDA_13 = lazy(r"\blib(?:cu|nv)\w{1,20}\.so\.13\b|\b(?:cu|nv)[\w-]{1,20}64_13\d{0,2}(?:_0)?\.dll")  # what the program was built for
 
 
 def series(case: Case) -> str | None:

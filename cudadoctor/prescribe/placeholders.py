@@ -51,7 +51,7 @@ def _known(case: Case) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
-            if value and (isinstance(value, Script) or fits(name, value, case.knowledge) or _ran_here(name, value, case)):
+            if value and (isinstance(value, Script) or fits(name, value, case.knowledge, anywhere=_ran_here(name, value, case))):
                 found[name] = value
     return found
 
@@ -67,9 +67,9 @@ def refused(name: str, case: Case) -> bool:
     return name not in placeholders(case) and any(one == name and value for source in _SOURCES for one, value in source(case))
 
 
-def fits(name: str, value: Value, knowledge: Knowledge) -> bool:
-    """Whether a value has the form that its place asks for; no value stands for an option."""
-    form = knowledge.placeholder_forms.get(name)
+def fits(name: str, value: Value, knowledge: Knowledge, *, anywhere: bool = False) -> bool:
+    """Whether a value has the form that its place asks for; no value stands for an option. `anywhere`: whatever folder it lies in."""
+    form = knowledge.placeholder_forms.get(name) if not anywhere else None
     return all(printable(part) and part[:1] != "-" and (form is None or form.fullmatch(part) is not None) for part in each(value))
 
 

@@ -16,7 +16,10 @@ _LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
 _SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
-_PARTITION = lazy(r"(?:\b(?:srun|salloc)\s|#SBATCH\s)(?:[^\n]{0,200}?\s)?(?:-p\s?|--partition[= ])(?P<name>[\w.-]{1,60})(?!\S)")
+_PARTITION = lazy(  # among Slurm's own options: behind the first word begin those of the program
+    r"(?:\b(?:srun|salloc|sbatch)|#SBATCH)\s(?:-{1,2}\w[\w-]{0,40}(?:[= ](?!-)\S{1,80})?\s){0,12}(?:-p |--partition[= ])"
+    r"(?P<name>(?![\w.-]{0,60}cpu)[\w.-]{1,60})(?!\S)"
+)
 _COMPOSE = lazy(r"^[a-z][\w.-]{0,63}[-_]\d{1,2}  \||\bcompose\b")
 # The variables by which a program knows that it is a job of a batch scheduler.
 JOBS = {

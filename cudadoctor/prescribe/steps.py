@@ -44,6 +44,7 @@ _WITHOUT_A_STEP = Step(
     "for a program in WSL, or on another machine, name its system: --distro wsl-ubuntu-24.04."
 )
 _OF_WINDOWS = lazy(r"\.dll\b|\b[A-Z]:\\")
+_OF_DEBIAN = lazy(r"[~+](?:bpo|deb)\d")  # also in its backports
 _OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
 _WRONG_MODULES = ("open-modules", "proprietary-modules")  # what a cause finds wrong with the driver, whose branch may be right
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
@@ -124,7 +125,8 @@ def _is_from_nvidia(system: Distribution, facts: Facts, knowledge: Knowledge) ->
     newest = newest_of_debian(system.codename, knowledge) if system.family == "debian" else None
     if any(package.name in OF_REPOSITORY["debian"] for package in installed):
         return True
-    branches = (int(package.version[:3]) for package in installed if package.name == "nvidia-driver" and package.version[:3].isdigit())
+    foreign = (package.version for package in installed if package.name == "nvidia-driver" and not _OF_DEBIAN.search(package.version))
+    branches = (int(version[:3]) for version in foreign if version[:3].isdigit())
     return newest is not None and max(branches, default=0) > newest
 
 
@@ -178,13 +180,12 @@ def _minimum(case: Case) -> int | None:
     if case.cause.driver != "newer-cuda":
         return None
     full = case.knowledge.driver_minimum(case.wanted_cuda, windows=case.windows).full if case.wanted_cuda is not None else None
-    branches = [full.major] if full is not None else []
-    branches += [_next_branch(case.module.major, case.knowledge)] if case.module is not None else []  # that one was asked for more
-    return max(branches, default=None)
+    newer = _next_branch(case.module.major, case.knowledge) if case.module is not None else None  # the one that is here was asked for more
+    return max((branch for branch in (full.major if full is not None else None, newer) if branch is not None), default=None)
 
 
-def _next_branch(branch: int, knowledge: Knowledge) -> int:
-    return min((row.branch for row in knowledge.branches if row.branch > branch), default=branch + 1)
+def _next_branch(branch: int, knowledge: Knowledge) -> int | None:
+    return min((row.branch for row in knowledge.branches if row.branch > branch), default=None)
 
 
 def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:

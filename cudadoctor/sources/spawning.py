@@ -33,7 +33,7 @@ _STOPS = []  # type: list[Callable[[], Any]]
 def obey() -> None:
     """KeyboardInterrupt or SystemExit where Ctrl-C or a signal that ends a run came meanwhile."""
     if _STOPS:
-        _STOPS[0]()
+        _STOPS.pop(0)()
 
 
 @contextmanager
@@ -68,8 +68,10 @@ def remembered() -> Iterator[None]:
 
     try:
         with _handled(asked):
-            yield
-            obey()
+            try:
+                yield
+            finally:
+                obey()  # also where something else went wrong meanwhile
     finally:
         del _STOPS[:]
 

@@ -49,13 +49,13 @@ def rows(
         line = guard.run("describe", check.id, crashed, describe, check, facts, knowledge)
         status, because = _status(check, line, facts, evidence, knowledge, judged, rungs)
         found = _found_in(check, judged, knowledge) if status in ("fail", "warn") else None
-        measured = line.summary if line.because is None else found or line.summary
+        known = line.because is None and line.summary != found
         out.append(
             report.Row(
                 id=check.id,
                 title=check.title,
                 status=status,
-                summary=measured if found in (None, measured) else f"{found}; {measured}",
+                summary=(f"{found}; {line.summary}" if known else found) if found else line.summary,
                 because=because,
                 evidence=tuple(line.quotes[:4]),
                 details=line.details,

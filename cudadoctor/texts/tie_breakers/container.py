@@ -73,9 +73,9 @@ TIES = (
     joined(LOST, suspects(NO_ACCESS, words=_NO_DEVICE), beside=("no-gpu-rule", ("gpu-asked", "bare-nodes")), unsettled=True),
     # The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone.
     joined(MISCONFIGURED, suspects(LOST, words=_UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
-    # The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read.
-    # One device by its own name: the specification that is there lists others.
+    # The engine finds no device of that name, and the specification is there: it lists others, where one is asked for by its own name.
     joined(STALE, states(TOOLKIT, words=_UNRESOLVABLE_ONE), beside=(("cdi-devices", "cdi-file"),)),
+    # Where all are asked for it lies in a folder that is not read.
     joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=(("cdi-devices", "cdi-file"),), setting="cdi-spec-dirs"),
     # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.
     joined(
