@@ -66,6 +66,8 @@ SILENT = {
 }
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "help is sought behind a question": f"{MISMATCH}\n\nThe card is fine in Windows. Is there a cure without a restart? Thanks a lot\n",
+    "the name of a program": f"Stable Diffusion on Windows, since the disk was full. Since then:\n\n{CPU}\n\nOn my laptop it works. Thanks\n",
     "symptoms in a list with letters": f"Two things are wrong: a) nvidia-smi says {MISMATCH}, b) torch sees nothing.\n",
     "lines with letters": f"What is wrong here:\na) dmesg: {BUS}\nb) nvidia-smi: it hangs\nc) torch finds 7 of 8 GPUs\n",
     "what was tried, with letters": f"{MISMATCH}\nI tried (a) a reboot, (b) another kernel. What else?\n",

@@ -95,11 +95,14 @@ class _Said(NamedTuple):
         return first < len(places) and places[first].line < lines.stop
 
     def asks(self, lines: Sequence[str]) -> bool:
-        """Whether it tells first what works, then something in output or a paragraph of its own, and thanks in the end: help is sought."""
-        fine, thanks = self.words["fine"], self.words["thanks"]
-        if not fine or not thanks or self.words["over"]:
+        """Whether it tells first what works, or since when it does not, then asks, or shows output or a paragraph of its own, and thanks in
+        the end: help is sought."""
+        told, thanks = max(self.words["fine"][-1:] + self.words["since"][-1:], default=None), self.words["thanks"]
+        if told is None or not thanks or self.words["over"]:
             return False
-        between = range(fine[-1].line + 1, thanks[0].line)
+        if any(told < place < thanks[0] for place in self.words["asked"]):
+            return True
+        between = range(told.line + 1, thanks[0].line)
         blocks = "".join("\n" if not lines[index].strip() else "p" if index in self.prose else "o" for index in between)
         return "o" in blocks or "\np" in blocks
 

@@ -36,6 +36,7 @@ def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
     yield "driver_packages", (*case.driver.packages, *_beside_on_arch(case))
     yield "module_check", _module_check(case)
+    yield "module_name", _module_name(case)
     yield "debian_alternative", _debian_alternative(case)
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
@@ -67,9 +68,19 @@ def _beside_on_arch(case: Case) -> tuple[str, ...]:
     return tuple(new for old, new in (("lib32-nvidia-utils", f"lib32-{utils}"), ("opencl-nvidia", opencl)) if old in names)
 
 
+def _of_debian(case: Case) -> bool:
+    """Debian's own packages, which call the module by its branch, or nvidia-current."""
+    return case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
+
+
+def _module_name(case: Case) -> str:
+    older = next((found for package in case.packages if (found := _OLDER_OF_DEBIAN.match(package.name)) is not None), None)
+    return (f"nvidia-{older['name']}" if older is not None else "nvidia-current") if _of_debian(case) else "nvidia"
+
+
 def _module_check(case: Case) -> Script:
-    """Debian's own packages call the module nvidia-current, or by the branch: DKMS alone knows it by all of its names."""
-    own = case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
+    """DKMS knows the module by all of its names."""
+    own = _of_debian(case)
     return Script("dkms status -k \"$(uname -r)\" | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
 
 

@@ -88,6 +88,7 @@ CONDITIONS: dict[str, Condition] = {
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is not None),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "set-in-unit": lambda case: bool(_units(case)),
+    "set-in-image": lambda case: "visible-set-in-image" in case.setting.words,
     "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not case.told(SET_IN),
     "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and case.told(SET_IN),
 }
