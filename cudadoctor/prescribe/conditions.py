@@ -83,7 +83,7 @@ def _driver_wanted(case: Case) -> bool:
     if wrong == "newer-branch":  # the newest driver that fits is newer than the installed one, or nobody knows
         return not installed or case.driver.branch is None or case.driver.branch > max(installed)
     if wrong in ("open-modules", "proprietary-modules"):  # the branch fits and its kernel modules are of the wrong kind
-        return True
+        return not (wrong == "open-modules" and places.by_run_installer(case))
     # A list without versions names the package of the current branch, and that one may drive these GPUs.
     layered = (package for package in case.packages if package.name in _UNVERSIONED and not package.version)
     current = case.need.high is None and any(not package.state.startswith("h") for package in layered)

@@ -41,6 +41,11 @@ def _engine(name: str) -> Condition:
     return lambda case: _engine_of(case) == name
 
 
+def by_run_installer(case: Case) -> bool:
+    """The driver came without a package, as the text shows."""
+    return "by-run-installer" in case.setting.words
+
+
 def partition(case: Case) -> str | None:
     """Where the job without a GPU was sent, as the last line that is quoted says."""
     return next((found["name"] for line in reversed(case.words.splitlines()) if (found := _PARTITION.search(line)) is not None), None)
@@ -114,6 +119,7 @@ CONDITIONS: dict[str, Condition] = {
     "virtual-possible": lambda case: not case.absent(HYPERVISOR),
     "virtual": lambda case: case.get(HYPERVISOR) is not None,
     "own-module": _own_module,
+    "by-run-installer": by_run_installer,
     "run-installer-possible": _run_installer_possible,
     "windows-possible": _windows_possible,
     "blackwell-possible": lambda case: (

@@ -151,7 +151,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
 
     case = _same_branch(of(_after_failed(root, gpus, knowledge)))
     least = _minimum(case)
-    return case if least is None else of(least)
+    newer = of(least) if least is not None else case
+    return case if newer.need.conflict else newer  # where no newer one drives this GPU
 
 
 def _same_branch(case: Case) -> Case:
