@@ -118,6 +118,7 @@ def test_requirements_that_are_not_met_stand_below_the_verdict() -> None:
     out = run("check", "--replay", host(HEALTHY), "--require", "gpus>=9").out.splitlines()
     assert "Required: 1 of 1 not met" in out[:5]
     assert any(line.startswith("  gpus>=9: not met") for line in out[:6])
+    assert "what is required is not met" in " ".join(map(str.strip, out[:2]))
     assert any("exit code 1 (a requirement is not met)" in line for line in out)
 
 

@@ -178,8 +178,10 @@ def _beside(report: Report, style: Style) -> Iterator[Block]:
         yield Block(_prose(style, said, indent=2), 5 + number)
     for line in words.experiments(report):
         yield Block(_prose(style, line, indent=2), 7)
-    for note in report.notes[:2]:
-        yield Block(_prose(style, _cut(one_line(f"Note: {' '.join(note.split())}"), 2 * max(style.width, 40) - 10), indent=2), 9)
+    more = f" ({len(report.notes) - 1} more: -v)" if len(report.notes) > 1 else ""
+    for note in report.notes[:1]:
+        said = _cut(one_line(f"Note: {' '.join(note.split())}"), 2 * max(style.width, 40) - 10 - len(more))
+        yield Block(_prose(style, said + more, indent=2), 9)
 
 
 def _figures(report: Report, style: Style) -> str:

@@ -32,7 +32,9 @@ def headline(report: Report) -> str:
         return root.named
     if report.verdict == "degraded":
         return "figures of the benchmark are slow in every run, and no cause that is known agrees"
-    return _healthy(report) if report.verdict == "healthy" else _undecided(report)
+    if report.verdict != "healthy":
+        return _undecided(report)
+    return f"{_healthy(report)}; what is required is not met" if unmet(report) else _healthy(report)
 
 
 def gpus(report: Report) -> str:
