@@ -63,7 +63,7 @@ def test_its_rule_reads_its_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     item = Item(id="scratch", kind="command", what=("df", "-P", "/scratch"), status="ok", exit=0, stdout=FULL)
     report = judge(msgspec.structs.replace(evidence, items=(*evidence.items, item)), known)
     assert (report.verdict, report.diagnosis.root and report.diagnosis.root.cause) == ("degraded", "scratch-full")
-    assert report.checks[-1].summary.endswith("; 1 % of /scratch is free")
+    assert report.checks[-1].summary == "The scratch folder is full; 1 % of /scratch is free"
     assert KNOWLEDGE.extensions == ()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     _Word = click.ParamType[str]
 else:
-    _Word = click.ParamType  # Click before 8.2 knows no type of the value
+    _Word = click.ParamType  # older releases of Click know no type of the value
 
 F = TypeVar("F", bound=Callable[..., Any])
 SUMMARY = "GITHUB_STEP_SUMMARY"

@@ -109,8 +109,9 @@ def style(color: str, plain: bool, verbose: bool, stream: TextIO | None = None) 
     size = shutil.get_terminal_size((100, 24))
     height = size.lines if stream.isatty() else 24  # what is read later gets one screen too
     return Style(
-        width=size.columns, height=height, color=coloured(color, stream), ascii=plain or not _takes_unicode(stream), verbose=verbose
-    )
+        width=size.columns, height=height, color=coloured(color, stream), ascii=plain or not _takes_unicode(stream), verbose=verbose,
+        terminal=stream.isatty(),
+    )  # fmt: skip
 
 
 def _takes_unicode(stream: TextIO) -> bool:

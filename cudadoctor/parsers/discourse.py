@@ -103,8 +103,7 @@ class _Said(NamedTuple):
         if any(told < place < thanks[0] for place in self.words["asked"]):
             return True
         between = range(told.line + 1, thanks[0].line)
-        blocks = "".join("\n" if not lines[index].strip() else "p" if index in self.prose else "o" for index in between)
-        return "o" in blocks or "\np" in blocks
+        return any(lines[at].strip() and (at not in self.prose or not lines[at - 1].strip()) for at in between)
 
     def introduces(self, name: str, passage: _Passage) -> bool:
         """Whether a word of the list stands in the last sentence above what the passage shows."""
@@ -130,6 +129,7 @@ class Speech:
             for word in (word for part in parts for word in discourse.words[part]):
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
+        self._programs = discourse.any_of("names")
         self.quoting = Quoting(discourse)
         self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
         closed = rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]"
@@ -229,6 +229,7 @@ class Speech:
         return [self._heard(sentence) for sentence in _sentences(line)]
 
     def _heard(self, sentence: str) -> set[str]:
+        sentence = self._programs.sub(" ", sentence)
         maybe = {name for literal in self._literals.places(sentence.lower()).among(self._lists) for name in self._lists[literal]}
         found = {name for name in maybe if self._patterns[name].search(sentence)}
         if "goes_on" in found:

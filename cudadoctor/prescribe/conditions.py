@@ -83,7 +83,7 @@ def _driver_wanted(case: Case) -> bool:
     if wrong == "newer-branch":  # the newest driver that fits is newer than the installed one, or nobody knows
         return not installed or case.driver.branch is None or case.driver.branch > max(installed)
     if wrong in ("open-modules", "proprietary-modules"):  # the branch fits and its kernel modules are of the wrong kind
-        return not (wrong == "open-modules" and places.by_run_installer(case))
+        return not places.by_run_installer(case)
     # A list without versions names the package of the current branch, and that one may drive these GPUs.
     layered = (package for package in case.packages if package.name in _UNVERSIONED and not package.version)
     current = case.need.high is None and any(not package.state.startswith("h") for package in layered)
@@ -261,7 +261,7 @@ CONDITIONS: dict[str, Condition] = {
     "by-tool": _origin("tool"),
     "windows-driver": _windows_driver,
     "repository-there": lambda case: any(one.name in OF_REPOSITORY.get(case.system.family or "", ()) for one in case.packages),
-    "non-free-there": lambda case: any(re.match(r"nvidia-(?:tesla-\d{3}-)?(?:driver|kernel-dkms)$", one.name) for one in case.packages),
+    "non-free-there": lambda case: any(case.forms["packages"]["of-debian"].fullmatch(one.name) for one in case.packages),
     "newer-branch-here": lambda case: case.need.high is not None and any(branch > case.need.high for branch in installed_branches(case)),
     "older-on-arch": lambda case: case.system.family == "arch" and case.need.high is not None and bool(case.driver.packages),
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",

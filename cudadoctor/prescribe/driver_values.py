@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL, LOADED_DRIVER
@@ -13,11 +14,6 @@ from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 FABRIC_IN_ONE_WORD = 580  # the first branch
-_OLDER_OF_DEBIAN = lazy(r"nvidia-(?P<name>tesla-\d{3}|legacy-\d{3}xx)-(?:driver|kernel-dkms)\b")
-_OF_NVIDIA_ON_FEDORA = lazy(
-    r"kmod-nvidia-(?:latest|open)-dkms|nvidia-(?:driver|kmod|libXNVCtrl|modprobe|persistenced|settings|xconfig)[\w.+-]{0,60}"
-    r"|libnvidia-(?!container)[\w.+-]{1,60}"
-)
 
 
 # Where the release is not known here the command asks for it.
@@ -73,9 +69,15 @@ def _of_debian(case: Case) -> bool:
     return case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
 
 
+def _older_of_debian(case: Case, names: Iterable[str]) -> str | None:
+    """What its module and its folder among the alternatives are called, where one of these packages is of an older branch."""
+    form = case.forms["packages"]["older-of-debian"]
+    return next((found["name"] for name in names if (found := form.fullmatch(name)) is not None), None)
+
+
 def _module_name(case: Case) -> str:
-    older = next((found for package in case.packages if (found := _OLDER_OF_DEBIAN.match(package.name)) is not None), None)
-    return (f"nvidia-{older['name']}" if older is not None else "nvidia-current") if _of_debian(case) else "nvidia"
+    older = _older_of_debian(case, (package.name for package in case.packages))
+    return f"nvidia-{older or 'current'}" if _of_debian(case) else "nvidia"
 
 
 def _module_check(case: Case) -> Script:
@@ -89,16 +91,17 @@ def _debian_alternative(case: Case) -> str | None:
 
     Source: nvidia-alternative.postinst and nvidia-tesla-470-alternative.postinst.
     """
-    older = _OLDER_OF_DEBIAN.match(" ".join(case.driver.packages)) if case.system.family == "debian" else None
-    usual = any(package.name in ("nvidia-driver", "nvidia-alternative", "nvidia-kernel-dkms") for package in case.packages)
-    return f"/usr/lib/nvidia/{older['name']}" if older is not None and usual else None
+    older = _older_of_debian(case, case.driver.packages) if case.system.family == "debian" else None
+    usual = any(case.forms["packages"]["usual-of-debian"].fullmatch(package.name) for package in case.packages)
+    return f"/usr/lib/nvidia/{older}" if older is not None and usual else None
 
 
 def _nvidia_on_fedora(case: Case) -> tuple[str, ...] | None:
     """What came from NVIDIA's repository: the packages with the module have names that no other repository gives them."""
-    names = [package.name for package in case.packages] if case.system.family == "fedora" else []
-    own = {"kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms"}.intersection(names)
-    return tuple(filter(_OF_NVIDIA_ON_FEDORA.fullmatch, names)) if own else None
+    names, forms = [package.name for package in case.packages], case.forms["packages"]
+    if case.system.family != "fedora" or not any(map(forms["module-of-nvidia"].fullmatch, names)):
+        return None
+    return tuple(filter(forms["of-nvidia-on-fedora"].fullmatch, names))
 
 
 def loaded_version(case: Case) -> str | None:

@@ -32,8 +32,6 @@ REMARK = (
 OLDEST_OF_CONDA = ToolkitVersion("10.0")  # of conda-forge's cudatoolkit, which ends with 11.8
 _LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
 _UPPER = lazy(r"<\s*(\d\.\d{1,2})")
-
-
 _OF_CUDA_13 = lazy(r"\blib(?:cu|nv)\w{1,20}\.so\.13\b|\b(?:cu|nv)[\w-]{1,20}64_13\d{0,2}(?:_0)?\.dll")  # what the program was built for
 
 

@@ -41,30 +41,34 @@ NEWEST_SERIES = 13  # of CUDA: a driver of it runs machine code of each of its t
 
 def placeholders(case: Case) -> Mapping[str, Value]:
     """Every value that is known and has the right form. Looked for once in each case: all steps ask."""
-    made: dict[str, Mapping[str, Value]] = vars(case)
+    return _looked_for(case)[0]
+
+
+def refused(name: str, case: Case) -> bool:
+    """Whether such a value is known and may not stand in a command."""
+    return name in _looked_for(case)[1]
+
+
+def _looked_for(case: Case) -> tuple[Mapping[str, Value], frozenset[str]]:
+    """The values, and the names of those that have not the right form."""
+    made: dict[str, tuple[Mapping[str, Value], frozenset[str]]] = vars(case)
     if "placeholders" not in made:
-        made["placeholders"] = _known(case)
+        found: dict[str, Value] = {}
+        named = set()
+        for source in _SOURCES:
+            for name, value in source(case):
+                if value:
+                    named.add(name)
+                    if isinstance(value, Script) or fits(name, value, case.knowledge, anywhere=_ran_here(name, value, case)):
+                        found[name] = value
+        made["placeholders"] = found, frozenset(named - found.keys())
     return made["placeholders"]
-
-
-def _known(case: Case) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for source in _SOURCES:
-        for name, value in source(case):
-            if value and (isinstance(value, Script) or fits(name, value, case.knowledge, anywhere=_ran_here(name, value, case))):
-                found[name] = value
-    return found
 
 
 def _ran_here(name: str, value: Value, case: Case) -> bool:
     """Whether it is the interpreter that was just examined on this machine: it passed for one that may be started, wherever it lies."""
     fact = case.facts.there(PYTHON)
     return name == "python" and fact is not None and fact.origin == "live" and value in (fact.need().named, fact.need().path)
-
-
-def refused(name: str, case: Case) -> bool:
-    """Whether such a value is known and may not stand in a command."""
-    return name not in placeholders(case) and any(one == name and value for source in _SOURCES for one, value in source(case))
 
 
 def fits(name: str, value: Value, knowledge: Knowledge, *, anywhere: bool = False) -> bool:

@@ -81,6 +81,11 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
     return lambda case: case.place is not None and wanted(case, case.place)
 
 
+def _in_image(case: Case) -> bool:
+    """A text shows the line of a Dockerfile, or of a file for docker compose, that sets it."""
+    return "visible-set-in-image" in case.setting.words
+
+
 CONDITIONS: dict[str, Condition] = {
     "of-variable": _of_variable,
     "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
@@ -88,7 +93,7 @@ CONDITIONS: dict[str, Condition] = {
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is not None),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "set-in-unit": lambda case: bool(_units(case)),
-    "set-in-image": lambda case: "visible-set-in-image" in case.setting.words,
-    "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not case.told(SET_IN),
+    "set-in-image": _in_image,
+    "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not case.told(SET_IN) and not _in_image(case),
     "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and case.told(SET_IN),
 }

@@ -23,13 +23,14 @@ _RESET = "\x1b[0m"
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write: `width` in columns, `height` in lines, colour, plain ASCII, all rows."""
+    """How to write: `width` in columns, `height` in lines, colour, plain ASCII, all rows; `terminal`: where no line may be longer."""
 
     width: int = 80
     height: int = 24
     color: bool = False
     ascii: bool = False
     verbose: bool = False
+    terminal: bool = False
 
 
 class PlainPage:
@@ -52,10 +53,10 @@ class PlainPage:
         )
 
     def headline(self, word: str, style: str, text: str) -> None:
-        """A word in a style and what it stands for, as a paragraph."""
-        first, *more = textwrap.wrap(
-            one_line(f"{word}  {text}"), self._width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
+        """A word in a style and what it stands for: one line, of whole words on a terminal."""
+        said = one_line(f"{word}  {text}")
+        lines = textwrap.wrap(said, self._width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        first, *more = lines if self.style.terminal else [said]
         self._lines += [self.drawn(word, style) + first[len(word) :], *more]
 
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
