@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.sources import recording
+from cudadoctor.sources import archives, recording
 from tests.command_line import HEALTHY, evidence_of, host, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of POSIX")
@@ -124,7 +124,7 @@ def test_members_without_content_take_no_longer_than_an_archive_may(tmp_path: Pa
     recording.write(evidence_of(HEALTHY), str(tmp_path / "whole.tar.gz"))
     whole = gzip.decompress((tmp_path / "whole.tar.gz").read_bytes())
     (tmp_path / "long.tar.gz").write_bytes(gzip.compress(whole[:8192]) + gzip.compress(b"") * 200_000 + gzip.compress(whole[8192:]))
-    monkeypatch.setattr(recording, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(archives, "MAX_SECONDS", 0.5)
     with pytest.raises(recording.RecordingError, match=r"it takes more than 0\.5 s to unpack"):
         recording.read(str(tmp_path / "long.tar.gz"))
 

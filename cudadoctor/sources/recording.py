@@ -8,16 +8,12 @@ archive's own headers hold, and on the texts of all items together (several may 
 from __future__ import annotations
 
 import io
-import lzma
 import os
 import re
 import secrets
 import shutil
 import stat
 import tarfile
-import time
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -25,22 +21,17 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
-from cudadoctor.sources import trust, writing
+from cudadoctor.sources import archives, trust, writing
 from cudadoctor.sources.decoding import LONG, narrow
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
-MAX_SECONDS = 5  # of CPU time for unpacking it
 MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
-MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
-MAX_HEADERS = 4 << 20  # and of all such headers of an archive
 MEMBER = "recording.json"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
-# What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
-DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
 
 
 class RecordingError(Exception):
@@ -84,66 +75,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     origin: RecordedOrigin
     evidence: tuple[RecordedItem, ...]
     note: str | None = None  # where a fixture comes from
-
-
-def what_is_wrong(error: BaseException) -> str:
-    """What ended the reading of an archive, in words. tarfile reads each header that announces another one level deeper."""
-    return "too many headers in a row" if isinstance(error, RecursionError) else str(error) or type(error).__name__
-
-
-class Member(tarfile.TarInfo):
-    """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too.
-
-    Each archive has a class of its own (`kind_of_members`), which counts the bytes of its headers.
-    """
-
-    left = 0
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
-        member = super().frombuf(buf, encoding, errors)
-        headers = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-        if member.size < 0 or (member.type in headers and member.size > MAX_HEADER):
-            raise tarfile.ReadError(f"a header that claims {member.size} bytes")
-        if member.type in headers:
-            cls.left -= member.size  # tarfile reads them in time that grows with their sum, and keeps what is meant for the whole archive
-            if cls.left < 0:
-                raise tarfile.ReadError(f"extended headers of more than {MAX_HEADERS >> 20} MiB")
-        if member.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError("a file with holes")
-        return member
-
-    def _proc_gnusparse_10(self, *_: object) -> None:
-        raise tarfile.ReadError("a file with holes")
-
-
-class _InTime:
-    """A file that is read no longer than it may take to unpack: empty members of gzip give nothing that could be counted."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.until = stream, time.process_time() + MAX_SECONDS
-
-    def read(self, size: int = -1) -> bytes:
-        if time.process_time() > self.until:
-            raise tarfile.ReadError(f"it takes more than {MAX_SECONDS} s to unpack")
-        return self.stream.read(size)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members of an archive that was opened with `kind_of_members`, one after the other; none is kept."""
-    for member in iter(archive.next, None):
-        archive.members = []  # type: ignore[attr-defined]
-        if member.size < 0 or member.sparse is not None:  # an extended header may say so, after `frombuf`
-            raise tarfile.ReadError("a file with holes, or smaller than nothing")
-        yield member
-
-
-def kind_of_members() -> type[Member]:
-    """The class of the members of one archive."""
-    return type("Member", (Member,), {"left": MAX_HEADERS})
 
 
 def files_of(evidence: Evidence) -> dict[str, bytes]:
@@ -317,8 +248,10 @@ def _archive_files(path: Path, body: bytes | None) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with _opened(path, body) as packed, tarfile.open(fileobj=_InTime(packed), mode="r:*", tarinfo=kind_of_members()) as archive:
-            for number, member in enumerate(members(archive)):
+        with _opened(path, body) as packed, tarfile.open(
+            fileobj=archives.InTime(packed), mode="r:*", tarinfo=archives.kind_of_members()
+        ) as archive:
+            for number, member in enumerate(archives.members(archive)):
                 total += member.size
                 if number >= MAX_FILES or total > MAX_BYTES:
                     raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB; not read")
@@ -329,8 +262,8 @@ def _archive_files(path: Path, body: bytes | None) -> dict[str, bytes]:
                     raise RecordingError(f"{path}: {name!r} is in it twice; not read")
                 stream = archive.extractfile(member)
                 files[name] = stream.read() if stream else b""
-    except DAMAGED as error:
-        raise RecordingError(f"{path}: not a whole .tar.gz ({what_is_wrong(error)})") from error
+    except archives.DAMAGED as error:
+        raise RecordingError(f"{path}: not a whole .tar.gz ({archives.what_is_wrong(error)})") from error
     return files
 
 

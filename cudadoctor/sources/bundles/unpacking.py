@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-from cudadoctor.sources import inputs, recording
+from cudadoctor.sources import archives, inputs
 
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
@@ -38,7 +38,7 @@ MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4
 _CHUNK = 1 << 20
 _PACKED = 1 << 16
 _TAR_AT = 257  # where a tar's header says "ustar"
-_DAMAGED = (*recording.DAMAGED, zipfile.BadZipFile, NotImplementedError)
+_DAMAGED = (*archives.DAMAGED, zipfile.BadZipFile, NotImplementedError)
 
 
 class BundleError(Exception):
@@ -250,8 +250,8 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
 def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.kind_of_members()) as archive:
-            for number, member in enumerate(recording.members(archive)):
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=archives.kind_of_members()) as archive:
+            for number, member in enumerate(archives.members(archive)):
                 if number >= MAX_MEMBERS:
                     raise BundleError(f"more than {MAX_MEMBERS} members; not read")
                 if not member.isfile():
@@ -265,8 +265,8 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
                     _keep(found, name, stream)
     except _DAMAGED as error:
         if not found.names:
-            raise BundleError(f"no whole archive ({recording.what_is_wrong(error)})") from error
-        found.remarks.append(f"The archive is cut off or damaged ({recording.what_is_wrong(error)}); what stands before was read.")
+            raise BundleError(f"no whole archive ({archives.what_is_wrong(error)})") from error
+        found.remarks.append(f"The archive is cut off or damaged ({archives.what_is_wrong(error)}); what stands before was read.")
     return found
 
 
@@ -275,7 +275,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
     try:
         archive = zipfile.ZipFile(_Packed(content, allowance))
     except _DAMAGED as error:
-        raise BundleError(f"no whole zip archive ({recording.what_is_wrong(error)})") from error
+        raise BundleError(f"no whole zip archive ({archives.what_is_wrong(error)})") from error
     members = [member for member in archive.infolist() if not member.is_dir()]
     if len(members) > MAX_MEMBERS:
         raise BundleError(f"more than {MAX_MEMBERS} members; not read")
@@ -300,7 +300,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
         except TooMuchError:
             raise
         except (*_DAMAGED, BundleError, RuntimeError) as error:
-            found.remarks.append(f"{name} is damaged ({recording.what_is_wrong(error)}); not read.")
+            found.remarks.append(f"{name} is damaged ({archives.what_is_wrong(error)}); not read.")
     return found
 
 
@@ -328,7 +328,7 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
             while kept > limit and last:
                 kept -= len(last.popleft())
     except _DAMAGED as error:
-        damage = recording.what_is_wrong(error)
+        damage = archives.what_is_wrong(error)
         if not first and not last:
             raise BundleError(f"damaged or cut off before its first byte ({damage})") from error
     remarks = [f"It is cut off or damaged ({damage}); what stands before was read."] if damage else []

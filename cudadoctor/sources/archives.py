@@ -1,0 +1,76 @@
+"""Reading archives of strangers: limits on what the headers hold and on the time to unpack, and what ends the reading, in words."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+MAX_SECONDS = 5  # of CPU time for unpacking one
+MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
+MAX_HEADERS = 4 << 20  # and of all such headers of an archive
+# What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
+
+
+def what_is_wrong(error: BaseException) -> str:
+    """What ended the reading of an archive, in words. tarfile reads each header that announces another one level deeper."""
+    return "too many headers in a row" if isinstance(error, RecursionError) else str(error) or type(error).__name__
+
+
+class Member(tarfile.TarInfo):
+    """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too.
+
+    Each archive has a class of its own (`kind_of_members`), which counts the bytes of its headers.
+    """
+
+    left = 0
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
+        member = super().frombuf(buf, encoding, errors)
+        headers = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if member.size < 0 or (member.type in headers and member.size > MAX_HEADER):
+            raise tarfile.ReadError(f"a header that claims {member.size} bytes")
+        if member.type in headers:
+            cls.left -= member.size  # tarfile reads them in time that grows with their sum, and keeps what is meant for the whole archive
+            if cls.left < 0:
+                raise tarfile.ReadError(f"extended headers of more than {MAX_HEADERS >> 20} MiB")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a file with holes")
+        return member
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("a file with holes")
+
+
+class InTime:
+    """A file that is read no longer than it may take to unpack: empty members of gzip give nothing that could be counted."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.until = stream, time.process_time() + MAX_SECONDS
+
+    def read(self, size: int = -1) -> bytes:
+        if time.process_time() > self.until:
+            raise tarfile.ReadError(f"it takes more than {MAX_SECONDS} s to unpack")
+        return self.stream.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members of an archive that was opened with `kind_of_members`, one after the other; none is kept."""
+    for member in iter(archive.next, None):
+        archive.members = []  # type: ignore[attr-defined]
+        if member.size < 0 or member.sparse is not None:  # an extended header may say so, after `frombuf`
+            raise tarfile.ReadError("a file with holes, or smaller than nothing")
+        yield member
+
+
+def kind_of_members() -> type[Member]:
+    """The class of the members of one archive."""
+    return type("Member", (Member,), {"left": MAX_HEADERS})
