@@ -106,18 +106,24 @@ class Figures:
 
 
 def measure_all(worker: Any, driver: Any, gpus: list[Any]) -> None:
-    """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
+    """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share. Whoever waits for it goes
+    on with figures of the GPU alone."""
     turn = threading.Lock()
 
     def one(gpu: Any) -> None:
         gpu.enter()
         figures = Figures(driver, gpu, None, short=True)
+        waiting = list(SHORT_DEVICE)
         try:
             with copy_steps.nearby(gpu.address):
-                with turn:
+                while not turn.acquire(blocking=not waiting):
+                    figures.say(worker.emit, gpu.index, waiting.pop(0))
+                try:
                     for name in SHORT_HOST:
                         figures.say(worker.emit, gpu.index, name)
-                for name in SHORT_DEVICE:
+                finally:
+                    turn.release()
+                for name in waiting:
                     figures.say(worker.emit, gpu.index, name)
         finally:
             figures.close()

@@ -243,9 +243,12 @@ def ahead() -> dict[str, Any] | None:
 
 @functools.lru_cache(maxsize=None)
 def meet_driver() -> None:
-    """Let Numba initialise the driver. What it says if it cannot it says again where a kernel starts."""
+    """Let Numba initialise the driver, and compile a kernel without a context: what compiling imports and loads is there when the first
+    kernel starts, and no figure that is measured meanwhile is disturbed. What it says if it cannot it says again where a kernel starts.
+    """
     try:
-        len(cuda.gpus)
+        line = sys.modules["numba"].float32[::1]
+        cuda.compile_ptx(_exponential, (line, line), cc=cuda.gpus[0].compute_capability)
     except BaseException:
         pass
 
