@@ -32,6 +32,7 @@ from cudadoctor.model.values import LADDER
 from cudadoctor.parsers import tries
 from cudadoctor.report import formats
 from cudadoctor.report.text import Style, render
+from cudadoctor.sources import experiments as laboratories
 from cudadoctor.sources import recording
 from cudadoctor.sources.experiments import Laboratory
 from cudadoctor.within import judging
@@ -452,7 +453,19 @@ def broken_by_a_variable(stub: Path, monkeypatch: pytest.MonkeyPatch) -> Evidenc
     return collected()
 
 
-def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evidence) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evidence, monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """`late`: the time for all is over when the first experiment has helped; there is more for those that narrow it down."""
+    carried_out = Laboratory.carry_out
+
+    def then_late(self: Laboratory, what: Try, **more: float) -> Item | None:
+        item = carried_out(self, what, **more)
+        ran = tries.ran(item) if item is not None else None
+        if late and ran is not None and "init" in ran.passed and self.end == self.begun + laboratories.BUDGET:
+            self.end = self.begun
+        return item
+
+    monkeypatch.setattr(Laboratory, "carry_out", then_late)
     answer = judging.answered(Question(machines=(broken_by_a_variable,)), KNOWLEDGE)
     assert isinstance(answer, Answer)
     assert answer.plan is not None

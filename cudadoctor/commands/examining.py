@@ -196,24 +196,28 @@ def tried(answer: Answer, evidence: Evidence, knowledge: Knowledge, *, timeout: 
     """The evidence with what the experiments came to. Ctrl-C ends them, and what is known by then stays."""
     from cudadoctor.judge.experiments import next_try
     from cudadoctor.model.evidence import Item
-    from cudadoctor.model.experiments import SAME
+    from cudadoctor.model.experiments import SAME, Ran
     from cudadoctor.parsers import tries
     from cudadoctor.sources.experiments import Laboratory
 
     assert answer.plan is not None
     items: list[Item] = []
+    runs: list[Ran] = []
     try:
         laboratory = Laboratory(
             evidence, knowledge.experiments, toolkits=answer.plan.toolkits, timeout=timeout, startup=answer.plan.startup
         )
         with closing(laboratory):
-            # One that there is no time for would be ended half way, and say nothing.
-            while (wanted := next_try(answer.plan, [run for run in map(tries.ran, items) if run is not None])) is not None:
+            while (wanted := next_try(answer.plan, runs)) is not None:
+                if any(run.helped(answer.plan.failure) for run in runs):
+                    laboratory.narrow()
+                # One that there is no time for would be ended half way, and say nothing.
                 longest = max((item.seconds for item in items), default=0.0)
                 item = laboratory.carry_out(wanted, least=longest if wanted.change != SAME else 0.0)  # which fails soon
                 if item is None:
                     break
                 items.append(item)
+                runs += filter(None, [tries.ran(item)])
     except KeyboardInterrupt:
         return evidence.completed(tuple(items), ("The experiments were interrupted.",))
     return evidence.completed(tuple(items))

@@ -23,6 +23,7 @@ from cudadoctor.sources.probes import ANSWER_LIMIT
 from cudadoctor.sources.spawning import uninterrupted
 
 BUDGET = 8.0  # seconds for all experiments of one check
+NARROWING = 12.0  # and so many more where one helped: the one variable is named, and the failure shown once more
 LEAST = 0.3  # with less left none is begun
 
 
@@ -34,12 +35,17 @@ class Laboratory:
     ) -> None:
         self.python, self.table, self.toolkits = evidence.python or sys.executable, table, toolkits
         self.startup = startup
-        self.end = time.monotonic() + min(BUDGET, timeout)
+        self.begun, self.timeout = time.monotonic(), timeout
+        self.end = self.begun + min(BUDGET, timeout)
         self.keeper = Keeper()
         self.count = 0
 
     def close(self) -> None:
         self.keeper.close()
+
+    def narrow(self) -> None:
+        """One experiment helped: those that follow tell what of it did."""
+        self.end = self.begun + min(BUDGET + NARROWING, self.timeout)
 
     def carry_out(self, what: Try, *, least: float = LEAST) -> Item | None:
         """One experiment as evidence; None where less than `least` seconds are left or it may not be done."""
