@@ -594,7 +594,11 @@ def test_an_interrupt_leaves_no_process_behind(command: str, sent: signal.Signal
     [
         (("check", "--only", "gpu", "--skip", "gpu"), "--only and --skip both name gpu"),
         (("check", "--quick", "--python", "/no/such/python"), "--python: there is no /no/such/python"),
+        (("check", "--quick", "--python", ""), "--python names no interpreter"),
         (("run", "--python", "x", "--", "true"), "--python is no option of `run`"),
+        (("explain", "Xdi 79"), "'Xdi 79' is no code. Nearest: Xid 79, SXid 79"),
+        (("explain", "train.log"), "there is no file train.log in this folder"),
+        (("hook", "slurm"), "Nearest: slurm-prolog, slurm-healthcheck."),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], said: str) -> None:

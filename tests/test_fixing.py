@@ -66,7 +66,7 @@ def test_what_is_undecided_gets_questions_and_no_steps() -> None:
     result = run("fix", "--replay", host(HEALTHY), "--log", "-", stdin=b"CUDA error: CUDA_ERROR_NO_DEVICE")
     assert result.code == 3
     assert result.out.startswith("UNDECIDED  the cause is not certain, so no steps are given\n")
-    assert "tells apart" in result.out
+    assert "it shows whether it is driver-not-loaded" in result.out
 
 
 def test_a_named_cause_is_not_passed_off_as_the_machines() -> None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from junitparser import Failure, JUnitXml, Skipped
+from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -150,6 +150,11 @@ def test_junit_says_why_in_the_failure() -> None:
     assert failure.type == "nouveau-bound"
     assert "Fix:" in failure.text
     assert root.evidence[0].text.splitlines()[0] in failure.text
+
+
+def test_junit_of_an_undecided_machine_is_not_green() -> None:
+    (result,) = junit(report_of("partial-recording"))["cudadoctor.verdict"]["verdict"].result
+    assert isinstance(result, Error)
 
 
 def test_junit_fails_a_degraded_machine_under_strict() -> None:

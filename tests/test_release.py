@@ -44,7 +44,8 @@ def test_the_wheel_is_the_same_twice_and_holds_the_package_alone(tmp_path: Path)
     for number in range(2):
         source = tmp_path / f"source{number}"
         shutil.copytree(ROOT / "cudadoctor", source / "cudadoctor", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
+        (source / ".github" / "scripts").mkdir(parents=True)
+        for name in ("pyproject.toml", "README.md", "LICENSE", ".github/scripts/compiled.py"):
             shutil.copy(ROOT / name, source / name)
             os.utime(source / name, (10**9 + number, 10**9 + number))
         argv = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path / f"out{number}"), str(source)]

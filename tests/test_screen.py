@@ -156,6 +156,7 @@ def _the_brief_is_short_and_says_what_the_screen_says(name: str) -> None:
     lines = "\n".join(line.strip() for line in lines_of(name))
     if found["command"] is not None:
         assert "\n".join(line.strip() for line in found["command"].split("\n")) in lines
+        assert not (found["kind"] == "reads" and "install" in found["command"])
     assert found["next_command"] is None  # it was recorded elsewhere
 
 

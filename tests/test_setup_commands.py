@@ -17,8 +17,10 @@ import yaml
 
 from cudadoctor.commands import check, setup, terminal
 from cudadoctor.model.report import Report
+from cudadoctor.report import screen
+from cudadoctor.report.page import Style
 from tests.command_line import DOCTOR, ROOT, environment, host, run
-from tests.judging import report_of
+from tests.judging import KNOWLEDGE, report_of
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 
@@ -38,6 +40,28 @@ def carried_out(name: str, folder: Path, **variables: str) -> subprocess.Complet
 
 
 # ---------------------------------------------------------------- hooks
+def test_a_window_of_another_size_is_drawn_anew_from_its_top(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([(80, 24), (80, 24), (40, 8)])
+
+    def size(*_: object) -> os.terminal_size:
+        try:
+            return os.terminal_size(next(sizes))
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("shutil.get_terminal_size", size)
+    monkeypatch.setattr(check, "_TICK", 0.001)
+    assert check.looks(lambda: report_of("h200-healthy"), lambda _: "page\n", every=60, screen=True) is not None
+    assert capsys.readouterr().out.count("page\n") == 2
+
+
+def test_where_not_all_has_room_the_verdict_stays() -> None:
+    style = Style(width=40, height=6)
+    page = screen.top(screen.render(report_of("pci-bar-unassigned"), KNOWLEDGE, style), style)
+    assert page.startswith("BROKEN")
+    assert len(page.splitlines()) <= 5
+
+
 @posix
 @pytest.mark.parametrize(("name", "refusal"), [("github-runner", 1), ("gitlab-runner", 1)])
 def test_a_broken_runner_refuses_the_job(name: str, refusal: int, tmp_path: Path) -> None:

@@ -111,6 +111,19 @@ def test_h200() -> None:
 
 
 # ---------------------------------------------------------------- others
+@pytest.mark.parametrize(
+    ("host", "driver", "wheels"),
+    [
+        ("driver-not-loaded", "driver (by-the-fix): branch 535, which is installed\n", "numba-cuda[cu12]"),
+        ("secure-boot-blocks-module", "driver (by-the-fix): branch 535, which is installed\n", "numba-cuda[cu12]"),
+        ("vfio-bound", "driver (later): no step above installs one, and none is known to be installed\n", "numba-cuda[cu12]"),
+    ],
+)
+def test_no_driver_is_counted_on_that_no_step_installs(host: str, driver: str, wheels: str) -> None:
+    assert driver in of_host(host)
+    assert wheels in of_host(host)
+
+
 def test_a_fermi_card_needs_an_old_numba_and_an_old_python() -> None:
     assert planned("driver-not-installed", FERMI_CARD, "ubuntu-18.04") == FERMI_PLAN
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from cudadoctor.model.rows import ROWS
 
 if TYPE_CHECKING:
     from cudadoctor.model.report import Report
+
+_TICK = 0.25  # seconds between looks at the size of the window
 
 
 def _rows(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -85,9 +88,8 @@ def _watch(options: dict[str, Any]) -> NoReturn:
         from cudadoctor.report import screen
 
         style = examining.style(options)  # asked each time: a window changes its size
-        return screen.render(
-            report, gathering.knowledge(), msgspec.structs.replace(style, height=style.height - 2), examining.again(report, options)
-        )
+        style = msgspec.structs.replace(style, height=style.height - 3)
+        return screen.top(screen.render(report, gathering.knowledge(), style, examining.again(report, options)), style)
 
     last = looks(look, page, every=options["watch"], screen=sys.stdout.isatty())
     sys.exit(exit_codes.INTERRUPTED if last is None else groups.exit_code(last, options))
@@ -107,12 +109,15 @@ def looks(look: Callable[[], Report], page: Callable[[Report], str], *, every: f
             report = look()
             now = time.strftime("%H:%M:%S")
             line = one_line(f"{report.verdict}: {headline(report)}")
-            if screen:
-                terminal.screen(f"{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
-            elif line != shown:
+            if not screen and line != shown:
                 terminal.write(f"{now} {line}\n")
             last, shown = report, line
-            time.sleep(every)
+            end, size, left = time.monotonic() + every, None, every
+            while left > 0:
+                if screen and size != (size := shutil.get_terminal_size()):  # a window of another size is drawn anew
+                    terminal.screen(f"{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
+                time.sleep(min(left, _TICK) if screen else left)
+                left = end - time.monotonic()
     except KeyboardInterrupt:
         if screen:
             terminal.write("\n")  # the terminal has written ^C where the prompt will stand

@@ -71,6 +71,8 @@ def _meant(options: dict[str, Any]) -> None:
     if both:
         raise terminal.usage(f"--only and --skip both name {both[0]}")
     python = options["python"]
+    if python == "":
+        raise terminal.usage("--python names no interpreter: the word after it is empty")
     if python is not None and options["replay"] is None and os.path.dirname(python) and not os.path.lexists(python):
         raise terminal.usage(f"--python: there is no {python}")
 

@@ -33,6 +33,8 @@ SYSTEMS = {
 }  # fmt: skip
 _HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
 _NUMBERED = re.compile(r"(?i)^(s?xid)[-_#](\d{1,6})$")  # Xid-79
+_CODE, _KINDS = re.compile(r"(?P<kind>[A-Za-z]{2,5})[ :#_-]?(?P<number>\d{1,6})"), ("Xid", "SXid", "CUDA", "NVML")
+_FILE = re.compile(r"[\w.+-]{1,200}\.(?:log|txt|out|err|gz|zip|xz|html?|json|ya?ml)")
 _BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
 _COMMON = re.compile(
     r"(?!Linux|Windows|Docker|Numba|Python|Kubernetes|Podman)[A-Z][a-z]*\b(?![A-Z])"
@@ -81,8 +83,13 @@ def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Eviden
             return _of_opened(found, what, folder)
     except bundles.BundleError as error:
         raise NotUnderstoodError(str(error)) from error
+    mistyped = _CODE.fullmatch(what)
+    if mistyped is not None and terminal.nearest(mistyped["kind"], _KINDS):
+        raise NotUnderstoodError(f"{what!r} is no code{terminal.nearest(what, (f'{kind} {mistyped[2]}' for kind in _KINDS))}")
     if what.strip() and any(letter.isspace() for letter in what):
         return (pasted.evidence_of(os.fsencode(what)),)
+    if _FILE.fullmatch(what):
+        raise NotUnderstoodError(f"there is no file {what} in this folder")
     raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{terminal.nearest(what, _names(knowledge))}")
 
 

@@ -24,12 +24,13 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
     ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
     ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
 )
-@click.argument("name", type=click.Choice(tuple(HOOKS)))
+@click.argument("name", metavar="NAME", type=click.Choice(tuple(HOOKS)))
 @groups.shown
 def hook(name: str, **_: Any) -> None:
     """Print what keeps jobs away from a broken GPU or looks at all of them: scripts of CI runners and Slurm, manifests of Kubernetes.
 
-    The first lines of each say how to set it up. node-problem-detector's is its configuration of a plugin.
+    NAME is github-runner, gitlab-runner, slurm-prolog, slurm-healthcheck, kubernetes-job, kubernetes-daemonset, kubernetes-preflight or
+    node-problem-detector (its configuration of a plugin). The first lines of each say how to set it up.
     """
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hooks", f"{name}.{HOOKS[name]}")
     with open(path, encoding="utf-8") as file:

@@ -220,11 +220,12 @@ def show(error: click.ClickException) -> None:
 
 
 def nearest(what: str, names: Iterable[str]) -> str:
-    """The names that look most like it in any case, as the end of a sentence."""
+    """The names that begin with it or look most like it, in any case, as the end of a sentence."""
     import difflib
 
-    by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(what.lower(), by_lower, n=3, cutoff=0.6 if len(what) > 3 else 0.5)
+    by_lower, lower = {name.lower(): name for name in names}, what.lower()
+    begun = [name for name in by_lower if len(lower) > 2 and name.startswith(lower)][:3]
+    near = begun or difflib.get_close_matches(lower, by_lower, n=3, cutoff=0.6 if len(what) > 3 else 0.5)
     return f". Nearest: {', '.join(by_lower[name] for name in near)}" if near else ""
 
 

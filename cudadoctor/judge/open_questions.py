@@ -118,4 +118,4 @@ def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool, windows: 
     else:
         command = "sudo nvidia-bug-report.sh && cudadoctor explain nvidia-bug-report.log.gz"
         why = "the driver refused, and neither its answer nor the kernel log says why: its own report holds more"
-    return Ask(command=command, why=why, tells_apart=())
+    return Ask(command=command, why=why, tells_apart=(), kind="environment" if command in (FRESH, FRESH_ON_WINDOWS) else "reads")

@@ -98,11 +98,12 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One command whose output would settle what is open."""
+    """One command whose output would settle what is open. `kind`: what it does to the machine, as that of a step (model/recipe.py)."""
 
     command: str
     why: str
     tells_apart: tuple[str, ...]
+    kind: Literal["reads", "environment"] = "reads"
 
 
 class Crash(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -334,6 +334,7 @@ CONDITIONS: dict[str, Condition] = {
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
     "cuda-disabled-by-file": _by_file("disable_cuda"),
     "slurm": lambda case: places.scheduler(case) == "Slurm" or places.speaks_of_slurm(case),
+    "in-slurm-job": _scheduler("Slurm"),
     "pbs": _scheduler("PBS"),
     "lsf": _scheduler("LSF"),
     "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,

@@ -18,6 +18,7 @@ from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case, Stack
+from cudadoctor.prescribe.conditions import installed_branches
 from cudadoctor.prescribe.pip import BELOW, in_words, outdated, stack_of, takes
 from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of, render
 
@@ -81,9 +82,14 @@ def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
     version = case.module
     if version is not None and case.need.fits(version.major):
         return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
-    branch = case.driver.branch or case.need.high
     if fix is not None and case.root.layer in _BELOW_TOOLKIT and case.root.layer not in _OF_A_GPU:
-        return Leg(stage="driver", state="by-the-fix", text=case.driver.words), branch
+        there = max(filter(case.need.fits, installed_branches(case)), default=None)
+        installs = not case.driver.packages or any(name in (step.shell or "") for step in fix.steps for name in case.driver.packages)
+        if there is not None and not (installs and case.driver.packages):
+            return Leg(stage="driver", state="by-the-fix", text=f"branch {there}, which is installed"), there
+        if not installs:
+            return Leg(stage="driver", state="later", text="no step above installs one, and none is known to be installed"), None
+        return Leg(stage="driver", state="by-the-fix", text=case.driver.words), case.driver.branch or case.need.high
     return Leg(stage="driver", state="later", text="which driver is loaded is not known"), None
 
 

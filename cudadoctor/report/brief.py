@@ -30,7 +30,7 @@ def _written(report: Report, most: int) -> str:
     root = diagnosis.root
     first = words.first_command(what)
     shell = first.shell if first is not None and len(first.shell or "") <= most else None
-    asked = diagnosis.ask[0].command if root is None and diagnosis.ask and len(diagnosis.ask[0].command) <= most else None
+    ask = next((one for one in diagnosis.ask[:1] if root is None and len(one.command) <= most), None)
     quote = next(iter(root.evidence), None) if root is not None else None
     body = {
         "schema": SCHEMA,
@@ -48,8 +48,8 @@ def _written(report: Report, most: int) -> str:
         "unmet": [_cut(words.asked(result), most // 4) for result in words.unmet(report)[:3]],
         "steps": len(what.steps) if what is not None else 0,
         "step": _cut(words.told(what.steps[0]), most // 2) if what is not None and what.steps else None,
-        "command": shell or asked,
-        "kind": first.kind if shell is not None and first is not None else "reads" if asked else None,
+        "command": shell or (ask.command if ask is not None else None),
+        "kind": first.kind if shell is not None and first is not None else ask.kind if ask is not None else None,
         "next_command": _next(report),
     }
     return json.compact(body)

@@ -55,7 +55,7 @@ def as_text(report: Report, prescription: Prescription | None, knowledge: Knowle
         page.pair(word, colour, "the cause is not certain, so no steps are given")
         for ask in report.diagnosis.ask:
             page.raw(ask.command, indent=4)
-            page.prose(f"tells apart: {', '.join(ask.tells_apart)}", indent=6)
+            page.prose(words.settles(ask), indent=6)
     if named is None or (root is not None and root.cause == named):
         text.way(page, report.way, done=len(prescription.steps) if prescription is not None else 0)
     return page.text()

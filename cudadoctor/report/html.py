@@ -166,7 +166,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size, figure=units.figure)
-    made.globals.update(asset=_asset, digest=_digest)
+    made.globals.update(asset=_asset, digest=_digest, settles=words.settles)
     return made
 
 

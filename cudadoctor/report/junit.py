@@ -2,8 +2,8 @@
 that is slower than its equals.
 
 A row that failed is a failure; one that nobody could look at is skipped, for a requirement is the way to demand it. A requirement that is
-not met, or that nobody can answer, is a failure. So is a broken node; one that is undecided or gave no report is an error, for nothing was
-tested there. What is degraded or slow fails under --strict alone.
+not met, or that nobody can answer, is a failure. So is a broken node. Where the machine or a node is undecided, or gave no report, that is
+an error, for nothing was tested there. What is degraded or slow fails under --strict alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 def render(report: Report, knowledge: Knowledge) -> str:
     suites = {"cudadoctor.rows": [_row(row, report, knowledge) for row in report.checks]}
+    if report.verdict == "undecided":
+        said = [f"{ask.command}: {ask.why}" for ask in report.diagnosis.ask]
+        suites["cudadoctor.verdict"] = [_not_passed(_head("verdict", "verdict"), "error", words.headline(report), said, kind="undecided")]
     if report.requirements:
         suites["cudadoctor.requirements"] = [_requirement(result) for result in report.requirements]
     root = report.diagnosis.root

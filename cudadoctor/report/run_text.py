@@ -72,7 +72,7 @@ def _reason(page: PlainPage, reason: Reason) -> None:
     if reason.steps:
         page.raw("Fix:", "bold", indent=2)
         for line in reason.steps:
-            page.raw(line, indent=2)
+            (page.raw if line.startswith("    ") else page.prose)(line, indent=2)
 
 
 def course(values: Sequence[int | None], *, ascii_only: bool) -> str:

@@ -56,6 +56,14 @@ def fits(whole: str, style: Style) -> bool:
     return _height([Block(whole)], style.width) <= style.height - _PROMPT
 
 
+def top(page: str, style: Style) -> str:
+    """As many of its first lines as the screen has room for: of a view that is drawn in place nobody can scroll back."""
+    lines = page.splitlines(keepends=True)
+    while lines and _height([Block("".join(lines))], style.width) > max(style.height - _PROMPT, 1):
+        lines.pop()
+    return "".join(lines)
+
+
 def render(report: Report, knowledge: Knowledge, style: Style, commands: Commands = Commands()) -> str:  # noqa: B008 - it is a constant
     blocks = [block for block in _blocks(report, knowledge, style, commands) if block.text]
     room = style.height - _PROMPT
@@ -240,7 +248,8 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
     step, several = what.steps[0], len(what.steps) > 1
     runs = words.first_command(what) is not None
     kind = f" ({words.KINDS[step.kind]})" if runs and step.kind is not None else ""
-    yield _shortened(style, f"Fix{f', step 1 of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4)
+    head = "Instead" if what.no_software_fix is not None else "Fix"
+    yield _shortened(style, f"{head}{f', step 1 of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4)
     if runs and step.verify and "\n" not in step.verify:
         yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
     if runs and step.shell is not None:
@@ -254,7 +263,8 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
 
 def _more(style: Style, command: str, commands: Commands) -> str:
     """A command, next to the prompt; before it how to see everything, where that is another one."""
-    before = _prose(style, f"All rows: {commands.whole}", "dim") if command != commands.whole else ""
+    word = "All rows" if " check" in commands.whole else "More"
+    before = _prose(style, f"{word}: {commands.whole}", "dim") if command != commands.whole else ""
     return before + "\n" + _raw(style, command, "cyan", indent=4)
 
 
@@ -262,6 +272,6 @@ def _ask(report: Report, style: Style, commands: Commands) -> Iterator[Block]:
     """The first command that would settle it."""
     asks = report.diagnosis.ask
     if asks:
-        told = f"tells apart {', '.join(asks[0].tells_apart[:4])}" if asks[0].tells_apart else asks[0].why
-        yield _shortened(style, f"What would settle it: {told}", 4)
+        kind = f" ({words.KINDS[asks[0].kind]})" if asks[0].kind != "reads" else ""
+        yield _shortened(style, f"What would settle it: {words.settles(asks[0])}{kind}", 4)
     yield Block(_more(style, asks[0].command if asks else commands.whole, commands))

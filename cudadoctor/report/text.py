@@ -204,7 +204,7 @@ def _open_questions(page: Page, report: Report) -> None:
         page.heading("What would settle it")
         for ask in diagnosis.ask:
             page.raw(ask.command, style="cyan", indent=4)
-            page.prose((f"tells apart: {', '.join(ask.tells_apart)}. " if ask.tells_apart else "") + ask.why, style="dim", indent=6)
+            page.prose("; ".join(dict.fromkeys((words.settles(ask), ask.why))), style="dim", indent=6)
 
 
 def _beside(page: Page, report: Report) -> None:

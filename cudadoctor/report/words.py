@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Diagnosis, Finding
+from cudadoctor.model.findings import Ask, Diagnosis, Finding
 from cudadoctor.model.recipe import Kind, Prescription, Step
 from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line
@@ -17,7 +17,7 @@ MET = {True: "met", False: "not met", None: "not known"}
 # What a step's command does to the machine, beside the command in every format.
 KINDS: dict[Kind, str] = {
     "reads": "changes nothing",
-    "session": "for this shell only",
+    "session": "for this shell or container only",
     "environment": "changes your packages or settings",
     "system": "changes the system, as root",
     "restart": "restarts a service or the machine: save your work",
@@ -198,6 +198,13 @@ def first_command(what: Prescription | None) -> Step | None:
     return step if step.who == "user" and step.mode == "do" and step.kind not in ("restart", "destructive") else None
 
 
+def settles(ask: Ask) -> str:
+    """What the output of a command would tell."""
+    if len(ask.tells_apart) < 2:
+        return f"it shows whether it is {ask.tells_apart[0]}" if ask.tells_apart else ask.why
+    return f"it tells apart {', '.join(ask.tells_apart[:4])}"
+
+
 def labelled(head: str, command: str) -> str:
     """`Verify: nvidia-smi`; several lines stand under their label."""
     return f"{head}: {command}" if "\n" not in command else f"{head}:\n{command}"
@@ -209,5 +216,6 @@ def steps(prescription: Prescription) -> Iterator[str]:
         yield one_line(f"{prescription.no_software_fix} What can be done without:")
     for number, step in enumerate(prescription.steps, 1):
         yield one_line(f"{number}. {told(step)}")
-        for command in (step.shell, step.verify):
+        verify = labelled("Verify", step.verify) if step.verify else ""
+        for command in (step.shell, verify):
             yield from (f"    {line}" for line in clean(command or "").split("\n") if line)
