@@ -368,6 +368,15 @@ def test_values_of_the_journal_are_quoted_anew_or_refused(tmp_path: Path) -> Non
         values = {"set_file": (path,), "set_line": ("2",), "put_back": (rf"2{{/\b{NAME}\b/s/^: # //}}",), "commented": ("1,$w /x",)}
         assert undo_of("remove-setting/1", values, KNOWLEDGE, root=True) is None, path
     assert undo_of("no-such-recipe/1", {}, KNOWLEDGE, root=True) is None
+    assert undo_of("load-module/" + "9" * 5000, {}, KNOWLEDGE, root=True) is None
+    number = next(
+        place for place, step in enumerate(KNOWLEDGE.recipe("install-driver").steps, 1) if "purge -y {driver_stream}" in (step.undo or "")
+    )
+    purged = [
+        undo_of(f"install-driver/{number}", {"driver_stream": (name,)}, KNOWLEDGE, root=True)
+        for name in ("bash", "nvidia-driver-pinning-580")
+    ]
+    assert purged == [None, "apt-get purge -y nvidia-driver-pinning-580"]
 
 
 def test_a_step_without_undo_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,11 @@ def test_each_node_that_gave_nothing_is_named_and_the_others_are_right(
         assert f"{name}: " in ended.err  # said as it came
 
 
+def test_more_nodes_than_a_number_counts_are_refused_in_words() -> None:
+    with pytest.raises(engines.EngineError, match=r"^n\[1-9\]"):
+        distant.names("n[1-9]" * 64)
+
+
 def test_what_hangs_on_a_node_is_ended_there(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node's own limit: what an engine's local end kills is its local end."""
     monkeypatch.setattr(engines, "_GRACE", 0.5)

@@ -16,7 +16,7 @@ from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
 from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.parsers.quoting import Quoting
-from cudadoctor.sources import inputs, pasted
+from cudadoctor.sources import decoding, inputs, pasted
 from cudadoctor.sources.pasted import evidence_of
 from tests.judging import KNOWLEDGE
 
@@ -218,3 +218,12 @@ def test_the_way_of_a_traceback_of_many_places_is_left_out_at_once() -> None:
 def test_mail_of_many_beginnings_is_quoted_once() -> None:
     lines = ["nvidia cuda error", *["--original message"] * 3000]
     assert len(Quoting(KNOWLEDGE.discourse)._mail(lines)) < 2 * len(lines)
+
+
+def test_letters_of_other_scripts_are_taken_out_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ("\u043e\u0448 CUDA \u201c\u9a71\u52a8\u201d \U0001f600 Ger\u00e4t\n" * 50).encode()
+    monkeypatch.setattr(decoding, "LONG", 10)
+    whole = decoding._OTHER_SCRIPTS.sub(b"?", text)
+    for piece in range(1, 40):
+        monkeypatch.setattr(decoding, "_PIECE", piece)
+        assert decoding.narrow(text) == whole

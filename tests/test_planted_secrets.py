@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.sources import pasted
-from cudadoctor.sources.redact import _decoded, redact
+from cudadoctor.sources.redact import _decoded, _end, redact
 from tests.cases import every
 from tests.command_line import ROOT
 
@@ -64,6 +64,48 @@ def test_what_a_diagnosis_reads_stays(case: dict[str, Any]) -> None:
 )
 def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept: bool) -> None:
     assert (redacted(f"File {path}: not found\n") == f"File {path}: not found\n") is kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "posted to https://mm.example.com/hooks/69m64p2g158z6tnovmizwdiaeq\n",
+        "kept in s3://bucket/69m64p2g158z6tnovmizwdiaeq\n",
+        "pushed to registry.example.com/gJTe4dNnF8IBXu2L7DxtpY9SXpfKtHF4 now\n",
+        "pulled x@gJTe4dNnF8IBXu2L7DxtpY9SXpfKtHF4\n",
+        "came back with code=gJTe4dNnF8IBXu2L7DxtpY9SXpfKtHF4&state=1\n",
+        "my password is Kranich\n",
+        "/var/lib/docker/volumes/kranich_daten/_data/x: denied\n",
+        "ImportError: /opt/kranich/lib/libcudart.so.11: cannot open\n",
+        'The container name "/kranich_trainer" is already in use\n',
+        'SSID: "Netz Kranich"\n',
+        "kranich is not in the sudoers file.\n",
+        "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=kranich, Ch 00000010\n",
+    ],
+)
+def test_a_token_behind_a_slash_and_a_name_where_programs_put_one_are_gone(text: str) -> None:
+    assert not any(word in redacted(text).lower() for word in ("69m64p", "gjte4d", "kranich"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password is required\n",
+        "/nix/store/0c7h2kqvx8m3l5r1n9w4yzb6gd8sjf2p-cuda-12/lib\n",
+        "undefined symbol: _ZN2at4_ops10zeros_like4callERKNS_6TensorE\n",
+        "kernel=sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4\n",
+        "--model=Qwen2.5-VL-72B-Instruct-AWQ\n",
+        "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python3, Ch 00000010\n",
+    ],
+)
+def test_what_only_looks_like_one_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_what_is_cut_away_leaves_no_secret_without_its_sign() -> None:
+    """Of a long log the end is kept: from the beginning of a line, and of one without a line break from the second word."""
+    assert _end("ssword kranich x\nlast\n") == "last\n"
+    assert _end("ssword kranich and last") == "and last"
 
 
 def test_equal_parts_stay_equal_and_a_prefix_a_prefix() -> None:

@@ -83,7 +83,7 @@ async def _asked(*arguments: str, text: str = "") -> str:
     """What a command of ours prints. ToolError where it refuses, or takes too long."""
     with anyio.move_on_after(SECONDS):
         argv = [sys.executable, "-c", _START, *arguments]
-        done = await anyio.run_process(argv, input=text.encode("utf-8", "surrogateescape"), check=False)
+        done = await anyio.run_process(argv, input=text.encode("utf-8", "replace"), check=False)
         if done.returncode not in (0, 1, 3, 4) or not done.stdout:
             raise ToolError(
                 done.stderr.decode("utf-8", "replace").rpartition("Error: ")[2].strip()[:2000] or f"cudadoctor ended with {done.returncode}"

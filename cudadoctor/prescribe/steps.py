@@ -237,7 +237,8 @@ def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Know
     """The command that undoes a step which was carried out with these values, written anew. None where no such step or value is known."""
     name, _, number = step_id.partition("/")
     recipe = knowledge.recipes.get(name)
-    template = recipe.steps[int(number) - 1] if recipe is not None and number.isdigit() and 0 < int(number) <= len(recipe.steps) else None
+    numbered = {str(place): step for place, step in enumerate(recipe.steps, 1)} if recipe is not None else {}
+    template = numbered.get(number)
     if template is None or template.undo is None:
         return None
     given = {name: value[0] if len(value) == 1 else value for name, value in values.items() if value}

@@ -255,7 +255,7 @@ def _shortened(evidence: Evidence) -> Evidence:
         for text in (item.stdout, item.stderr):
             room, length = min(LONGEST, left), len(text or "")
             at_end = item.kind == "text" or item.id == "kernel-log"
-            kept.append(text if text is None or length <= room else text[length - room :] if at_end else text[:room])
+            kept.append(text if text is None or length <= room else _end(text[length - room :]) if at_end else text[:room])
             cut, left = cut + max(0, length - room), left - min(length, room)
         if cut > before:
             item = msgspec.structs.replace(item, stdout=kept[0], stderr=kept[1], dropped_bytes=item.dropped_bytes + cut - before)
@@ -264,6 +264,12 @@ def _shortened(evidence: Evidence) -> Evidence:
         return evidence
     said = f"{cut} characters of long outputs are not in this recording; --no-redact keeps all"
     return msgspec.structs.replace(evidence, items=tuple(items), remarks=(*evidence.remarks, said))
+
+
+def _end(text: str) -> str:
+    """From the beginning of a line, else of a word but one: what shows that a word is a secret stands before it."""
+    _, broken, lines = text.partition("\n")
+    return lines if broken else "".join(text.split(" ", 2)[2:])
 
 
 def _changed(text: str | None, change: Callable[[str], str]) -> str | None:

@@ -33,8 +33,8 @@ def names(text: str) -> list[str]:
         if many > MOST_NODES or len(listed) > MOST_NODES:  # as many as each of its ranges times each other
             raise EngineError(f"{text[:60]} are more than {MOST_NODES} nodes")
         found = list(listed)
-    except (NodeSetException, AssertionError) as error:
-        raise EngineError(f"{text}: {error}") from error
+    except (NodeSetException, AssertionError, OverflowError) as error:  # the last: more than a number of the machine counts
+        raise EngineError(f"{text[:200]}: {error}") from error
     wrong = [name for name in found if not _PLAIN.fullmatch(name)]
     if wrong or not found:
         raise EngineError(f"{wrong[0] if wrong else text!r} is no name of a node")
