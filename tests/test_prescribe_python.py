@@ -111,17 +111,21 @@ TORCH_OF_126 = "https://download.pytorch.org/whl/cu126"
         ),
         (
             "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\n",
-            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' --index-url {TORCH_OF_126}"],
+        ),
+        (
+            "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\ntorchaudio   2.6.0+cpu\n",
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchaudio --index-url {TORCH_OF_126}"],
         ),
         (
             '  File "/home/k/vision/.pixi/envs/default/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n',
             ["pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu cuda-version=12"],
         ),
-        ("~/asr> uv sync\n", [f"uv add 'torch<2.15' torchvision~=0.15 --index pytorch-cu126={TORCH_OF_126}"]),
+        ("~/asr> uv sync\n", [f"uv add 'torch<2.15' 'torchvision~=0.15' --index pytorch-cu126={TORCH_OF_126}"]),
         ("$ uv pip list\n", [f"uv pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"]),
         (
             "$ ls\npoetry.lock pyproject.toml train.py\n",
-            [f"poetry source add --priority=explicit pytorch-cu126 {TORCH_OF_126}", "poetry add --source pytorch-cu126 'torch<2.15' torchvision~=0.15"],
+            [f"poetry source add --priority=explicit pytorch-cu126 {TORCH_OF_126}", "poetry add --source pytorch-cu126 'torch<2.15' 'torchvision~=0.15'"],
         ),
         # A folder that is called envs makes no environment of conda, nor does a message that names conda.
         (

@@ -1,7 +1,8 @@
 """Packages that hold the driver's module ready-made for one kernel, or for one kind of kernel: whether that is the running one.
 
 https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://wiki.archlinux.org/title/NVIDIA (nvidia-open is
-for the kernel `linux`, nvidia-open-lts for `linux-lts`), https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and
+for the kernel `linux`, nvidia-open-lts for `linux-lts`), https://packages.cachyos.org (linux-cachyos-lts-nvidia-open),
+https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and
 linked to each kernel of it)
 """
 
@@ -19,6 +20,8 @@ _SUSE = lazy(r"(?P<stem>nvidia-\S{1,40}-kmp-)(?P<kind>[a-z0-9]{2,12})$")
 _SUSE_KERNEL = lazy(r"\d\S{3,40}-(?P<kind>default|azure|rt|64kb|longterm|preempt)$")
 _MANJARO = lazy(r"(?P<kind>linux\d{2,4})(?P<rest>-nvidia(?:-[\w-]{1,12})?)$")
 _MANJARO_KERNEL = lazy(r"(\d{1,2})\.(\d{1,2})\.\d{1,3}-\d{1,3}-MANJARO$")
+_CACHYOS = lazy(r"linux-cachyos(?:-[a-z0-9]{2,8}){0,2}?(?P<rest>-nvidia(?:-open)?)$")
+_CACHYOS_KERNEL = lazy(r"\d\S{2,40}?-cachyos(?P<kind>(?:-[a-z0-9]{2,8}){0,2})$")
 _ARCH = lazy(r"nvidia(?:-open)?(?P<kind>-lts)?$")
 _ARCH_KERNEL = lazy(r"\d\S{2,40}-(?P<kind>arch\d{1,2}-\d{1,2}|lts|zen|hardened)$")
 
@@ -42,4 +45,7 @@ def for_kernel(name: str, release: str) -> str | None:
     manjaro, manjaro_kernel = _MANJARO.match(name), _MANJARO_KERNEL.match(release)
     if manjaro is not None and manjaro_kernel is not None:
         return f"linux{manjaro_kernel[1]}{manjaro_kernel[2]}{manjaro['rest']}"
+    cachyos, cachyos_kernel = _CACHYOS.match(name), _CACHYOS_KERNEL.match(release)
+    if cachyos is not None and cachyos_kernel is not None:
+        return f"linux-cachyos{cachyos_kernel['kind']}{cachyos['rest']}"
     return None

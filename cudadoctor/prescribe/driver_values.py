@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL, LOADED_DRIVER
+from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
@@ -106,7 +106,7 @@ def _nvidia_on_fedora(case: Case) -> tuple[str, ...] | None:
 
 def loaded_version(case: Case) -> str | None:
     """The version of the driver that runs, where it has the form of one."""
-    stated = case.module.text if case.module is not None else case.value("driver_version")
+    stated = case.module.text if case.module is not None else case.value("driver_version", "module", "module_version")
     return stated if stated is not None and case.knowledge.placeholder_forms["driver_version"].fullmatch(stated) else None
 
 
@@ -196,6 +196,9 @@ _WITHOUT_PACKAGES = {
 }
 
 
+_SUSE_LIBRARY = lazy(r"(?:lib)?nvidia-(?!.{0,60}kmp)[a-z-]{2,40}-G0\d")
+
+
 def libraries(case: Case) -> Found:
     branch, server = _branch_here(case)
     family = case.system.family
@@ -221,10 +224,14 @@ def libraries(case: Case) -> Found:
     elif family in _WITHOUT_PACKAGES:
         yield from zip(("library_words", "smi_words"), _WITHOUT_PACKAGES[family], strict=True)
         return
+    if case.absent(SMI):
+        library = tuple(dict.fromkeys((*library, *tools)))
     yield "library_packages", library
     loaded = loaded_version(case)
     if family == "suse" and loaded is not None:
-        yield "matching_libraries", tuple(f"{name}={loaded}" for name in dict.fromkeys((*library, *tools)))
+        here = [package.name for package in case.packages if _SUSE_LIBRARY.fullmatch(package.name)]  # they go together
+        here.sort(key=lambda name: "-compute-" not in name)
+        yield "matching_libraries", tuple(f"{name}={loaded}" for name in dict.fromkeys(here or (*library, *tools)))
     yield "smi_packages", tools
     number = "NNN" if branch is None else str(branch)
     anywhere = "the package for it (Ubuntu: {}; Debian: {}; Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils)"
@@ -267,7 +274,8 @@ def linux_driver(case: Case) -> Found:
     # RPM Fusion's: the part that computing needs, of the branch that is here.
     yield "cuda_of_module", next((f"{package.name}-cuda" for package in found if forms["rpm-fusion"].fullmatch(package.name)), None)
     yield "packages_of_repository", tuple(dict.fromkeys(package.name for package in foreign)) or None
-    yield "held_packages", tuple(dict.fromkeys(package.name for package in found if package.state.startswith("h")))
+    held = (package.name for package in case.packages if package.state.startswith("h"))
+    yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, held)))
 
 
 def fabric_manager(case: Case) -> Found:

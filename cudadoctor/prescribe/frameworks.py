@@ -6,7 +6,7 @@ import re
 
 from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TEGRA, TOOLKITS
+from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, LISTED_PACKAGES, NVCC, TEGRA, TOOLKITS
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 from cudadoctor.prescribe import managers, pip
 from cudadoctor.prescribe.case import Case
@@ -166,16 +166,40 @@ def newest_gcc(case: Case) -> str | None:
     return str(row.gcc_max) if row is not None else None
 
 
+def _listed(case: Case) -> dict[str, str]:
+    """The packages of the examined Python, else those that a text lists, with their versions."""
+    if case.python is not None:
+        return {package.name: package.version.text for package in case.python.packages}
+    listed = case.get(LISTED_PACKAGES)
+    return {package.name: package.version.text for package in (listed.packages if listed is not None else ())}
+
+
+def _beside_torch(case: Case) -> tuple[str, ...]:
+    """The packages that have to come with another PyTorch: those that are there; torchvision where nothing is listed."""
+    there = _listed(case)
+    found = tuple(name for name in ("torchvision", "torchaudio") if name in there) or (() if "torch" in there else ("torchvision",))
+    return tuple(managers.UNPINNED[name] for name in found) if managers.owns_project(case) else found
+
+
+def _jax(case: Case) -> str | None:
+    """JAX with its plugin, in JAX's own version where it is known: a plugin fits no other."""
+    extra = {"cu13": "cuda13", "cu12": "cuda12"}.get(wheel_series(case) or "")
+    version = _listed(case).get("jax")
+    return None if extra is None else f"jax[{extra}]" + (f"=={version}" if version is not None else "")
+
+
 def values(case: Case) -> Found:
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
     asked = index[1] if index is not None else None
-    yield "torch_requirement", managers.UNPINNED.get(asked or "", asked) if managers.owns_project(case) else asked
+    torch = managers.UNPINNED.get(asked or "", asked) if managers.owns_project(case) else asked
+    yield "torch_requirement", torch
+    yield "torch_packages", (torch, *_beside_torch(case)) if torch is not None else None
     yield "jetson_index", jetson_index(case)
     missing = _LIBRARY.search(case.words)
     yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None
     series = wheel_series(case)
-    yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
+    yield "jax_requirement", _jax(case)
     yield from ((f"{name}_requirement", asked.get(series or "")) for name, asked in case.knowledge.frameworks.requirements.items())
     yield "surplus_wheels", surplus_wheels(case)
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None

@@ -59,7 +59,8 @@ def _for_running_kernel(case: Case) -> str | None:
         return f"{name[0]}-{release}"
     if case.system.family == "rhel":
         return f"{name[0]}.*-{release.partition('.el')[0]}*"
-    return module_packages.for_kernel(package.name, release)
+    other = module_packages.for_kernel(package.name, release)
+    return other if other != package.name else None
 
 
 def _waits_for_restart(case: Case) -> bool:
@@ -78,7 +79,8 @@ def _waits(found: tuple[Package, re.Match[str]] | None, release: str | None) -> 
     """CachyOS gives the module's package its kernel's version: where the running kernel has another, the module is the next start's."""
     if found is None or release is None or "cachyos" not in found[1].re.groupindex or found[1]["cachyos"] is None:
         return False
-    return not release.startswith(f"{found[0].version}-")
+    same_kind = module_packages.for_kernel(found[0].name, release) in (found[0].name, None)
+    return same_kind and not release.startswith(f"{found[0].version}-")
 
 
 def _loads_now(case: Case) -> bool:
@@ -90,8 +92,9 @@ def _loads_now(case: Case) -> bool:
 
 def _stays(case: Case) -> bool:
     """The module on disk is the one that is loaded: a restart loads it again, and the user may have seen that."""
-    loaded = case.get(LOADED_DRIVER)
-    return loaded is not None and (_on_disk(case) == {loaded.version.text} or "restarted" in case.setting.words)
+    found = case.get(LOADED_DRIVER)
+    loaded = found.version.text if found is not None else case.value("module", "module_version")
+    return loaded is not None and (_on_disk(case) == {loaded} or "restarted" in case.setting.words)
 
 
 def _built(case: Case) -> tuple[DkmsEntry, ...]:
@@ -104,6 +107,15 @@ def _on_disk(case: Case) -> set[str]:
     built = {entry.version for entry in _built(case) if running(case) in (entry.kernel, None)}
     held = (_VERSION.search(package.version) for package in case.packages if case.forms["packages"]["holds-module"].search(package.name))
     return files or built or {found[0] for found in held if found is not None}
+
+
+def _left_behind(case: Case) -> str | None:
+    """The package of which the module is built, where an upgrade stopped between it and the libraries: it is older than they are."""
+    libraries = _VERSION.match(case.value("library", "library_version") or "")
+    if libraries is None or libraries[0] in _on_disk(case):
+        return None
+    form = case.forms["packages"]["module-of-nvidia"]
+    return next((one.name for one in case.packages if form.fullmatch(one.name) and libraries[0] not in one.version), None)
 
 
 def guest_ids(case: Case) -> str | None:
@@ -123,6 +135,7 @@ def values(case: Case) -> Found:
     others = (entry.kernel for entry in reversed(_built(case)) if entry.kernel not in (None, running(case)))
     yield "built_kernel", next(others, None)
     yield "vfio_ids", guest_ids(case)
+    yield "older_module", _left_behind(case)
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
     others_kept = ",".join(module for module in modules.split(",") if not module.startswith("nvidia"))

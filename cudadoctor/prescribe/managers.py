@@ -73,6 +73,8 @@ def _line(line: str, name: str | None, case: Case) -> str | None:
     pip, conda = _PIP.search(line), _CONDA.fullmatch(line)
     if name == "pixi" and conda is not None:
         return f"pixi {'add' if conda['command'] == 'install' else 'remove'}{_of_project(case)}{conda['rest']}"
+    if name == "conda" and conda is not None:
+        return _of_conda(case) + line[len("conda") :]
     if pip is None or name in (None, "conda"):
         return line
     if name == "uv":
@@ -85,6 +87,12 @@ def _line(line: str, name: str | None, case: Case) -> str | None:
     if pip["command"] == "uninstall" or pip.start():
         return None
     return _added(pip["rest"], name or "", case)
+
+
+def _of_conda(case: Case) -> str:
+    """What conda is called here. micromamba is one program, and often the only one; mamba and conda come together."""
+    path = (case.variable("MAMBA_EXE") or "").replace("\\", "/")
+    return "micromamba" if path.rpartition("/")[2].startswith("micromamba") or "micromamba" in case.setting.words else "conda"
 
 
 def _added(rest: str, name: str, case: Case) -> str | None:

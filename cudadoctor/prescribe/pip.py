@@ -6,10 +6,13 @@ Numba makes PTX: so the toolkit must not be newer than the driver's CUDA, except
 
 from __future__ import annotations
 
+import ntpath
 import re
 
 from cudadoctor.knowledge.numba_rows import NumbaRelease
+from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import SETTING
 from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.managers import conda_prefix
@@ -88,12 +91,33 @@ def torch_of_pip(case: Case) -> bool:
     return torch is not None and (torch.build is None or _OF_WHEEL.fullmatch(torch.build) is not None)
 
 
+_CALLED = lazy(r"[^`'\"\n]{0,100}[$#%❯] ?(?P<python>/[\w.@+/-]{1,200}/bin/python[\d.]{0,5})\s")
+_CALLED_ON_WINDOWS = lazy(
+    r"[^`'\"\n:]{0,40}(?P<here>[A-Z]:\\[^<>|\"*\n]{0,200})> ?(?:& )?(?P<python>(?:\.\\|[A-Z]:\\)?[\w.\\-]{1,200}\\Scripts\\python\.exe)\s"
+)
+
+
 def interpreter(case: Case) -> str | None:
     """The examined Python, else that of the environment that the user's text shows to be active."""
     if case.python is not None:
         return case.python.path
     folder = case.variable("VIRTUAL_ENV") or case.variable("CONDA_PREFIX") or ""
-    return f"{folder.rstrip('/')}/bin/python" if folder.startswith("/") else None
+    return f"{folder.rstrip('/')}/bin/python" if folder.startswith("/") else _typed(case)
+
+
+def _typed(case: Case) -> str | None:
+    """The interpreter that a text's commands call by its path: what an environment that is not active is used by."""
+    setting = case.facts.get(SETTING)
+    lines = () if isinstance(setting, Unknown) else tuple(line for quote in setting.quotes for line in quote.text.split("\n"))
+    found = [
+        match
+        for line in lines
+        if "interpreter" in case.setting.words and (match := (_CALLED_ON_WINDOWS if case.windows else _CALLED).match(line)) is not None
+    ]
+    if not found:
+        return None
+    path: str = found[-1]["python"]
+    return ntpath.join(found[-1]["here"], ntpath.normpath(path)) if case.windows else path
 
 
 def refused(case: Case) -> bool:
