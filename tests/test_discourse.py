@@ -109,6 +109,7 @@ SPEAKING = {
     "an item that somebody met": f"My machines this morning:\n- node a prints {MISMATCH}\n- node b is up\n",
     "what a task of Ansible printed": f'TASK [nvidia : ask] ***\nfatal: [gn01]: FAILED! => {{"msg": "{MISMATCH}"}}\n',
     "in short": f"{MISMATCH}\n",
+    "what began then goes on": f"I took the node down yesterday, since then my card is gone.\n\n$ nvidia-smi\n{MISMATCH}\n\nThe updates run by themselves, I did nothing.\n",
     "it lists and goes on": f"$ nvidia-smi\n{MISMATCH}\n\nOn the old kernel:\n$ nvidia-smi -L\n{TABLE}\n\nBut not with the new one, how do I get it back?\n",
     "first well, then ill": f"$ nvidia-smi -L\n{TABLE}\n\n$ nvidia-smi\n{MISMATCH}\n",
     "a manual that somebody followed": f'The manual says "{MISMATCH}" is cured by a reboot.\nIt has five steps.\nI took them all.\nThe last is a reboot.\n'

@@ -234,7 +234,7 @@ class Speech:
         found = {name for name in maybe if self._patterns[name].search(sentence)}
         if "goes_on" in found:
             found.difference_update(_CALM)
-        if "asked" in found or "fine" in found:  # what was well then is so no longer
+        if {"asked", "fine", "since"} & found:  # what was well then is so no longer, and what began then goes on
             found -= {"past"}
         if {"own", "past"} <= found:  # what the writer did: "I had followed a blog"
             found -= {"general"}

@@ -60,7 +60,9 @@ def torch_index(case: Case) -> tuple[str, str] | None:
     # Those that the driver knows itself; an older driver of the same major version serves them too, the oldest with the least risk.
     newest_known = case.cuda.major_minor if case.cuda is not None else (UNKNOWN_DRIVER, 99)
     known = [row for row in newest if row.toolkit.major_minor <= newest_known] or newest[:1]
-    row = max(reversed(known), key=_last_release)
+    state = case.get(FRAMEWORKS)
+    built = state.cuda if state is not None else None
+    row = max(reversed([row for row in known if built is None or row.toolkit.major_minor >= built.major_minor] or known), key=_last_release)
     return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
 
 

@@ -16,6 +16,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI
 from cudadoctor.texts.tie_breakers.case import Case
+from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
 # What a program without a GPU says, also where it is to run without one.
 _WITHOUT_GPU = frozenset(
@@ -27,6 +28,7 @@ _CPU_BUILD = "framework-cpu-build"
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
+_OF_OLD_GPUS = "open-module-unsupported-gpu"
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _FAULT, LOST = "program-memory-fault", "cuda 719"
@@ -46,6 +48,7 @@ def standing(case: Case) -> list[Clue]:
         said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code == LOST else clue for clue in said]
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
+    gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
@@ -75,6 +78,12 @@ def _registered(case: Case) -> bool:
     """Whether Fabric Manager answered each GPU, one of them with a refusal, and nothing but CUDA's "not ready" speaks of one that waits."""
     waits = (quote.text for clue in case.said if clue.cause == _FABRIC and clue.basis == "stated" for quote in clue.quotes)
     return bool(case.stated(_REFUSED)) and all(map(NOT_READY.search, waits))
+
+
+def _all_new(case: Case) -> bool:
+    """Whether the open modules drive every GPU that the text names: the driver could not even ask the GPU what it is."""
+    families = [case.knowledge.architecture_of(gpu.capability) for gpu in gpus_named(case)]
+    return bool(families) and all(family is not None and family.open_modules != "unsupported" for family in families)
 
 
 def _listed(case: Case) -> bool:
