@@ -195,7 +195,6 @@ def values(case: Case) -> Found:
     yield "torch_index", index[0] if index is not None else None
     asked = index[1] if index is not None else None
     torch = managers.UNPINNED.get(asked or "", asked) if managers.owns_project(case) else asked
-    yield "torch_requirement", torch
     yield "torch_packages", (torch, *_beside_torch(case)) if torch is not None else None
     yield "jetson_index", jetson_index(case)
     missing = _LIBRARY.search(case.words)
