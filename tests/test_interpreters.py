@@ -184,3 +184,15 @@ def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: 
     found, why = examined_python(None)
     assert found is None
     assert "which may be written by another user" in why
+
+
+def test_a_nul_ends_no_examination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = environment(tmp_path / "env")
+    (env / "pyvenv.cfg").write_bytes(b"home = /usr/bin\0x\n")
+    packages = env / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "b.pth").write_bytes("a\0b\n/opt/c\n".encode("utf-16"))
+    monkeypatch.setattr("cudadoctor.sources.trust.as_root", lambda: True)
+    monkeypatch.setenv("VIRTUAL_ENV", str(env))
+    python, why = examined_python(None)
+    assert (python is None) == bool(why != "VIRTUAL_ENV")

@@ -80,6 +80,13 @@ def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept:
         'The container name "/kranich_trainer" is already in use\n',
         'SSID: "Netz Kranich"\n',
         "kranich is not in the sudoers file.\n",
+        "rpcclient -U 'corp\\me%Kranich7' tarn\n",
+        "Unseal Key 1: KranichQ\n",
+        "useradd -m -p Kranich7 ada\n",
+        "HOSTNAME=kranich\n",
+        "SLURM_JOB_NAME=kranich\n",
+        "gpasswd -a kranich video\n",
+        "<4>Nov 20 10:00:01 kranich kernel: NVRM: x\n",
         "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=kranich, Ch 00000010\n",
     ],
 )
@@ -91,6 +98,7 @@ def test_a_token_behind_a_slash_and_a_name_where_programs_put_one_are_gone(text:
     "text",
     [
         "the password is required\n",
+        "usermod -aG video,render $USER\n",
         "/nix/store/0c7h2kqvx8m3l5r1n9w4yzb6gd8sjf2p-cuda-12/lib\n",
         "undefined symbol: _ZN2at4_ops10zeros_like4callERKNS_6TensorE\n",
         "kernel=sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4\n",

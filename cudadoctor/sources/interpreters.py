@@ -138,9 +138,14 @@ def _versions(tool: Shims, root: str) -> Iterator[str]:
     yield from (name for line in chosen for name in line.replace(":", " ").split() if _VERSION.fullmatch(name))
 
 
+def _text(path: str, most: int) -> str:
+    """The beginning of a text. No path holds a NUL: what stands before and behind one is looked at, whichever of them Python takes."""
+    return beginning(path, most).replace("\0", "\n")
+
+
 def _written(path: str, word: str) -> str:
     """The versions in a file: its first line, or what follows `word` at the beginning of one."""
-    text = beginning(path, _ENOUGH)
+    text = _text(path, _ENOUGH)
     if not word:
         return text.split("\n")[0].strip()
     lines = (line.split("#")[0].split(None, 1) for line in text.split("\n"))
@@ -193,7 +198,7 @@ def _added(packages: str) -> Iterator[str]:
     """
     for name in _names(packages):
         if name.endswith(".pth"):
-            for line in filter(None, map(str.strip, beginning(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
+            for line in filter(None, map(str.strip, _text(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
                 if line.startswith(("import ", "import\t")):
                     yield from _PATHS.findall("\n".join(_run_by(line, packages)))
                 elif not line.startswith("#"):
@@ -204,9 +209,9 @@ def _run_by(line: str, packages: str) -> Iterator[str]:
     """A line that is executed, and the modules of this folder that it names, and those that these import."""
     there = set(_names(packages))
     named = _modules(_WORD.findall(line), there)
-    texts = [beginning(os.path.join(packages, module), _LONG_LIST) for module in named]
+    texts = [_text(os.path.join(packages, module), _LONG_LIST) for module in named]
     imported = dict.fromkeys(module for text in texts for module in _modules(_IMPORTS.findall(text), there) if module not in named)
-    yield from (line, *texts, *(beginning(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
+    yield from (line, *texts, *(_text(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
 
 
 def _modules(words: list[str], there: set[str]) -> list[str]:
@@ -231,7 +236,7 @@ def _settings(path: str) -> tuple[str, ...]:
 def _prefixes(path: str) -> tuple[set[str], list[str]]:
     """Where an interpreter has its library and packages, and the interpreters that its virtual environment was made of."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
-    settings = "\n".join(beginning(place, _ENOUGH) for place in _settings(path))
+    settings = "\n".join(_text(place, _ENOUGH) for place in _settings(path))
     homes = _set_to(settings, "home")
     bases = [os.path.join(home, name) for home in homes for name in _names(home) if name.startswith(("python3", "pypy3"))]
     bases += _set_to(settings, "executable", "base-executable")

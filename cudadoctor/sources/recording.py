@@ -142,7 +142,7 @@ def refused(target: str, *, force: bool = False) -> str | None:
     if (force and (holds or is_archive(target))) or (os.path.isdir(target) and not os.listdir(target)):
         return None
     said = "already holds a recording" if holds else "is not empty" if os.path.isdir(target) else "is there already"
-    return f"{target} {said}: name another place, or replace it with --force"
+    return f"{target} {said}: name another place{', or replace it with --force' if holds or is_archive(target) else ''}"
 
 
 def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
