@@ -127,6 +127,16 @@ def test_nothing_is_concluded_where_a_bare_environment_fails_too() -> None:
     assert [one.worked for one in concluded(plan, runs).tried] == [False, False]
 
 
+def test_the_likeliest_variables_cost_one_run_and_come_before_the_files_of_the_start() -> None:
+    starts = [Proposal(cause="python-startup-breaks-cuda", change=Change(without_start=number)) for number in range(3)]
+    plan = plan_of("CUDA_A", "CUDA_B", "SITE_C", proposals=starts)
+    runs = runs_on(without("CUDA_B"), plan)
+    assert [run.what.change for run in runs[:2]] == [Change(unset=("CUDA_A", "CUDA_B")), Change(unset=("CUDA_A",))]
+    assert not any(run.what.change.without_start is not None for run in runs)
+    runs = runs_on(lambda change, _: change.without_start == 1, plan)
+    assert [run.what.change for run in runs] == [Change(unset=("CUDA_A", "CUDA_B")), starts[0].change, starts[1].change, SAME]
+
+
 def test_the_likeliest_group_is_asked_first() -> None:
     """Numba's own variables where Numba failed: two runs and the control in place of the halving of all."""
     failed = msgspec.structs.replace(FAILED, rung="numba-kernel")

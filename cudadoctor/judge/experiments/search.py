@@ -18,12 +18,17 @@ def next_try(plan: Plan, runs: Sequence[Ran]) -> Try | None:
     found = _single(plan, runs)
     if found is not None:
         return None if again(found, runs) is not None else _asked(plan, SAME)
-    for proposal in plan.proposals:
-        if _of(proposal.change, runs) is None:
-            return _asked(plan, proposal.change)
+    waiting = [one.change for one in plan.proposals if _of(one.change, runs) is None]
+    starts = [change for change in waiting if change.without_start is not None]
+    if len(waiting) > len(starts):
+        return _asked(plan, next(change for change in waiting if change.without_start is None))
     wanted = _search(plan, runs)
-    if isinstance(wanted, Change):
+    # All of the likeliest variables cost one run, the files that Python starts with one each: those come when the variables did not help.
+    searched = [run for run in runs if run.what.change.variables and run.what.change not in [one.change for one in plan.proposals]]
+    if isinstance(wanted, Change) and (not starts or not searched or any(run.helped(plan.failure) for run in searched)):
         return _asked(plan, wanted, only=len(wanted.unset) + len(wanted.left_out) > 1)
+    if starts:
+        return _asked(plan, starts[0])
     own = Change(own_python=True)
     return _asked(plan, own) if plan.own_python and _of(own, runs) is None else None
 
