@@ -75,6 +75,7 @@ def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept:
         "pulled x@gJTe4dNnF8IBXu2L7DxtpY9SXpfKtHF4\n",
         "came back with code=gJTe4dNnF8IBXu2L7DxtpY9SXpfKtHF4&state=1\n",
         "my password is Kranich\n",
+        "Password was: Kranich7.\n",
         "/var/lib/docker/volumes/kranich_daten/_data/x: denied\n",
         "ImportError: /opt/kranich/lib/libcudart.so.11: cannot open\n",
         'The container name "/kranich_trainer" is already in use\n',

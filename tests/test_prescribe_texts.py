@@ -30,7 +30,7 @@ def steps(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (OF_TORCH, "Install the extension that the message names anew, for the PyTorch that is here"),
+        (OF_TORCH, "Reinstall the extension that the message names, for the PyTorch that is here"),
         (OF_TRITON, "NumPy with Numba"),
         (PTXAS, "TRITON_PTXAS_PATH"),
         (APART, "install both of one version, to the last number"),

@@ -2,8 +2,7 @@
 
 https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://wiki.archlinux.org/title/NVIDIA (nvidia-open is
 for the kernel `linux`, nvidia-open-lts for `linux-lts`), https://packages.cachyos.org (linux-cachyos-lts-nvidia-open),
-https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and
-linked to each kernel of it)
+https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and linked to each kernel of it)
 """
 
 from __future__ import annotations

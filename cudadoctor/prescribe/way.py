@@ -83,11 +83,12 @@ def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
     if version is not None and case.need.fits(version.major):
         return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
     if fix is not None and case.root.layer in _BELOW_TOOLKIT and case.root.layer not in _OF_A_GPU:
+        names = case.driver.packages
+        installs = any(name in (step.shell or "") for step in fix.steps for name in names)
         there = max(filter(case.need.fits, installed_branches(case)), default=None)
-        installs = not case.driver.packages or any(name in (step.shell or "") for step in fix.steps for name in case.driver.packages)
-        if there is not None and not (installs and case.driver.packages):
+        if there is not None and not installs:
             return Leg(stage="driver", state="by-the-fix", text=f"branch {there}, which is installed"), there
-        if not installs:
+        if names and not installs:
             return Leg(stage="driver", state="later", text="no step above installs one, and none is known to be installed"), None
         return Leg(stage="driver", state="by-the-fix", text=case.driver.words), case.driver.branch or case.need.high
     return Leg(stage="driver", state="later", text="which driver is loaded is not known"), None
