@@ -143,6 +143,14 @@ def test_a_texts_environment_gets_its_packages_from_its_own_manager(shown: str, 
 NVIDIA_SMI_126 = "| NVIDIA-SMI 540.3.0    Driver Version: 540.3.0    CUDA Version: 12.6  |\n"
 
 
+def test_cudnn_is_of_the_series_that_is_listed() -> None:
+    found = report(
+        "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n$ pip list | grep cudnn\nnvidia-cudnn-cu13   9.20.0.48\n"
+    ).prescription
+    assert found is not None
+    assert "nvidia-cudnn-cu13==9.*" in commands(found)
+
+
 @pytest.mark.parametrize(
     "shown",
     [

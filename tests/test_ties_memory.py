@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pasted import first, root
+from tests.pasted import first, root, suspects
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 PLAIN = "RuntimeError: CUDA error: out of memory\n"
@@ -71,3 +71,10 @@ CU_INIT = "pycuda._driver.MemoryError: cuInit failed: out of memory\n"
 )
 def test_a_limit_that_is_lifted_for_one_command_holds_for_the_others(text: str, cause: str | None) -> None:
     assert root(text) == cause
+
+
+def test_where_cpu_and_gpu_share_one_memory_that_is_a_suspect() -> None:
+    ran_out = "torch.AcceleratorError: CUDA error: out of memory\n"
+    table = "$ nvidia-smi --query-gpu=name,memory.total --format=csv\nname, memory.total [MiB]\nNVIDIA {}, [N/A]\n"
+    assert "unified-memory-exhausted" in suspects(ran_out + table.format("GB10"))
+    assert "unified-memory-exhausted" not in suspects(ran_out + table.format("H100"))

@@ -110,7 +110,8 @@ def cudnn_requirement(case: Case) -> str:
     found = _CUDNN.search(case.words)
     major = int(next(group for group in found.groups() if group)) if found is not None else 9
     asked = case.value("cuda_series")
-    series = f"cu{asked}" if asked is not None else pip.series(case) or "cu12"
+    here = next((name[len("nvidia-cudnn-") :] for name in _listed(case) if name.startswith("nvidia-cudnn-cu")), None)
+    series = f"cu{asked}" if asked is not None else here or pip.series(case) or "cu12"
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
 
 

@@ -27,7 +27,7 @@ from cudadoctor.model.values import (
 )
 
 _SLOW = (
-    ", while NVML and cuInit answered: the driver is well. Without persistence mode nvidia-smi starts every GPU again, which takes a second "
+    ", while NVML and cuInit answered: the driver is well. Without persistence mode nvidia-smi starts every GPU again, a second "
     "or more for each (nvidia-smi -pm 1, or the service nvidia-persistenced, keeps them started)"
 )
 

@@ -15,6 +15,7 @@ from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joi
 from cudadoctor.texts.tie_breakers.taken_back import LOST
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
+SHARED = "unified-memory-exhausted"
 FAULT = "program-memory-fault"
 LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", "program-launch-timeout"
 _LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
@@ -227,6 +228,8 @@ TIES = (
         unless_stated=(OWN, OTHERS, ZOMBIE),
         basis="suspected",
     ),
+    # The same where CPU and GPU share one memory: the driver counts what the page cache holds as used.
+    joined(SHARED, suspects(OWN, words=_RAN_OUT), beside=("shared-memory-gpu",), unless_stated=(OWN, OTHERS, ZOMBIE), basis="suspected"),
     *(held_by_what_is_gone, full_after_the_end, left_over, nobody_is_listed),
     # An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible.
     joined(LAUNCH, suspects(LAUNCH, words=_LAUNCH_CALL)),
