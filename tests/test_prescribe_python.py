@@ -143,6 +143,19 @@ def test_a_texts_environment_gets_its_packages_from_its_own_manager(shown: str, 
 NVIDIA_SMI_126 = "| NVIDIA-SMI 540.3.0    Driver Version: 540.3.0    CUDA Version: 12.6  |\n"
 
 
+def test_poetry_keeps_the_version_that_is_listed_and_uv_is_told_whose_its_index_is() -> None:
+    found = report(
+        "$ ls\npoetry.lock pyproject.toml\n$ poetry run pip list | grep -i tensorflow\ntensorflow   2.20.0\n"
+        "Skipping registering GPU devices...\nCannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are "
+        "installed properly if you would like to use GPU.\n"
+    ).prescription
+    assert found is not None
+    assert "poetry add 'tensorflow[and-cuda]==2.20.0'" in commands(found)
+    found = report("~/asr> uv sync\n" + CPU_BUILD).prescription
+    assert found is not None
+    assert "explicit = true" in found.steps[0].text
+
+
 def test_cudnn_is_of_the_series_that_is_listed() -> None:
     found = report(
         "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n$ pip list | grep cudnn\nnvidia-cudnn-cu13   9.20.0.48\n"

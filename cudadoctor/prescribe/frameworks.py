@@ -15,6 +15,7 @@ from cudadoctor.prescribe.shells import Found
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
+_EXTRA = lazy(r"([a-z][\w-]{0,40})\[[\w,-]{1,40}\]")
 _LIBRARY = lazy(r"\blib\w{3,20}\.so\.\d{1,2}(?:\.\d(?!\.?\d))?\b")
 UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
 
@@ -191,6 +192,13 @@ def _jax(case: Case) -> str | None:
     return None if extra is None else f"jax[{extra}]" + (f"=={version}" if version is not None else "")
 
 
+def _as_listed(requirement: str | None, case: Case) -> str | None:
+    """A package with an extra in the version that a project has: Poetry would take the newest."""
+    found = _EXTRA.fullmatch(requirement or "") if managers.owns_project(case) else None
+    version = _listed(case).get(found[1]) if found is not None else None
+    return requirement if version is None else f"{requirement}=={version}"
+
+
 def values(case: Case) -> Found:
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
@@ -202,7 +210,8 @@ def values(case: Case) -> Found:
     yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None
     series = wheel_series(case)
     yield "jax_requirement", _jax(case)
-    yield from ((f"{name}_requirement", asked.get(series or "")) for name, asked in case.knowledge.frameworks.requirements.items())
+    requirements = case.knowledge.frameworks.requirements
+    yield from ((f"{name}_requirement", _as_listed(asked.get(series or ""), case)) for name, asked in requirements.items())
     yield "surplus_wheels", surplus_wheels(case)
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
     yield "nvcc_folder", nvcc_folder(case)

@@ -286,6 +286,8 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
         return " It is layered over the system's image and counts after a restart."
     if shell.startswith(("pacman -Syu", "sudo pacman -Syu")):
         return " Arch takes no partial upgrades: this brings the whole system up to date, so restart afterwards."
+    if "uv add " in shell and " --index " in shell:
+        return " uv asks this index first for every package: write explicit = true below its [[tool.uv.index]] in pyproject.toml."
     by_pip = PIP.search(template.shell or "") is not None and managers.manager(case) is None
     return pip.REMARK if by_pip and pip.interpreter(case) is None else ""
 
