@@ -139,6 +139,14 @@ def test_gpus_rows_requirements_and_figures_are_all_there(name: str) -> None:
     assert page.one("main").words.count(" slow") >= sum(figure.verdict == "slow" for figure in report.benchmark)
 
 
+def test_a_page_says_when_and_where_it_was_seen_and_what_its_tick_means() -> None:
+    report = report_of("h200x2-bench")
+    origin = msgspec.structs.replace(report.origin, kind="live", time="2026-03-04T05:06:07Z", host="tarn")
+    page = tree(page_of(msgspec.structs.replace(report, origin=origin)))
+    assert "Seen 2026-03-04 05:06:07 UTC on tarn" in page.one("header").words
+    assert "the tick is the limit of this GPU or its link" in page.one("main").words
+
+
 def test_a_bar_is_as_long_as_the_share_of_the_limit() -> None:
     report = report_of(NARROW)
     figure = msgspec.structs.replace(report.benchmark[0], limit=32.0, share=0.19)

@@ -411,3 +411,10 @@ def test_a_question_that_fails_leaves_its_demand_unanswered(monkeypatch: pytest.
     monkeypatch.setattr(policy.comparing, "holds", broken)
     result = asked(H200, "gpus>=1")
     assert (result.met, result.why) == (None, "RuntimeError: broken")
+
+
+def test_in_wsl_the_driver_is_that_of_windows() -> None:
+    """It has no module there: the library that Windows brings says its version."""
+    answer = run("check", "--replay", host("wsl2-healthy"), "--require", "driver>=560.90", "--require", "driver>=561", "--format", "json")
+    met = [(one["text"], one["met"]) for one in json.loads(answer.out)["requirements"]]
+    assert met == [("driver>=560.90", True), ("driver>=561", False)]
