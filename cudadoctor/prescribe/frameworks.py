@@ -185,13 +185,6 @@ def _beside_torch(case: Case) -> tuple[str, ...]:
     return tuple(managers.UNPINNED[name] for name in found) if managers.owns_project(case) else found
 
 
-def _jax(case: Case) -> str | None:
-    """JAX with its plugin, in JAX's own version where it is known: a plugin fits no other."""
-    extra = {"cu13": "cuda13", "cu12": "cuda12"}.get(wheel_series(case) or "")
-    version = _listed(case).get("jax")
-    return None if extra is None else f"jax[{extra}]" + (f"=={version}" if version is not None else "")
-
-
 def _as_listed(requirement: str | None, case: Case) -> str | None:
     """A package with an extra in the version that a project has: Poetry would take the newest."""
     found = _EXTRA.fullmatch(requirement or "") if managers.owns_project(case) else None
@@ -209,7 +202,7 @@ def values(case: Case) -> Found:
     missing = _LIBRARY.search(case.words)
     yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None
     series = wheel_series(case)
-    yield "jax_requirement", _jax(case)
+    yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
     requirements = case.knowledge.frameworks.requirements
     yield from ((f"{name}_requirement", _as_listed(asked.get(series or ""), case)) for name, asked in requirements.items())
     yield "surplus_wheels", surplus_wheels(case)

@@ -11,7 +11,7 @@ from typing import Any
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
 LONG = 8 << 20  # bytes of a text from which it is read without letters that make all of it larger in memory
-_PIECE = 1 << 18
+_PIECE, _LONGEST = 1 << 18, 4  # bytes at a time, and of a letter
 _OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 
 
@@ -22,7 +22,7 @@ def narrow(content: bytes) -> bytes:
     narrowed, end = bytearray(), 0
     while end < len(content):  # piece by piece: what is replaced is listed first, and takes many times its size
         start, end = end, end + _PIECE
-        while end < len(content) and content[end] & 0xC0 == 0x80:  # within a letter
+        while end < min(len(content), start + _PIECE + _LONGEST) and content[end] & 0xC0 == 0x80:  # within a letter
             end += 1
         narrowed += _OTHER_SCRIPTS.sub(b"?", content[start:end])
     return bytes(narrowed)
