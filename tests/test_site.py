@@ -94,10 +94,20 @@ def test_from_the_index_to_a_cause_and_its_steps_for_each_family(page: Any, serv
     assert "ubuntu-drivers" not in page.locator(".sd-tab-content:visible").inner_text()
 
 
-def test_a_printed_message_is_found(page: Any, served: str) -> None:
-    page.goto(f"{served}search/?q=CUDA_ERROR_NO_DEVICE")
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("CUDA_ERROR_NO_DEVICE", "CUDA 100, CUDA_ERROR_NO_DEVICE"),
+        ("no+CUDA-capable+device+is+detected", "CUDA 100, CUDA_ERROR_NO_DEVICE"),
+        ("Xid+79", "Xid 79, ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS"),
+        ("Driver%2Flibrary+version+mismatch", "The loaded kernel module and the user-space driver are of different versions"),
+        ("Torch+not+compiled+with+CUDA+enabled", "The framework installed is a CPU-only build"),
+    ],
+)
+def test_a_printed_message_is_found_first(words: str, title: str, page: Any, served: str) -> None:
+    page.goto(f"{served}search/?q={words}")
     page.locator("#search-results li a").first.wait_for()
-    assert "CUDA 100, CUDA_ERROR_NO_DEVICE" in [link.inner_text() for link in page.locator("#search-results li a").all()]
+    assert page.locator("#search-results li a").first.inner_text() == title
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from cudadoctor import __version__
 from cudadoctor.commands import manual
 from cudadoctor.knowledge.load import load
 from cudadoctor.model import site
+from cudadoctor.model.recipe import Match
 
 SETTINGS = {
     "project": "cudadoctor",
@@ -45,6 +46,8 @@ SETTINGS = {
 
 # A line that scrolls sideways cannot be reached with the keyboard.
 STYLE = ".highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; }\n"
+_SENTENCE = re.compile(r"(?<=[a-z)])[.:] ")
+MOST = 120  # characters of a sentence that somebody searches for
 _FAMILY = re.compile(r"^### On (.+)\n((?:(?!^#{2,3} ).*\n?)*)", re.MULTILINE)
 
 
@@ -57,6 +60,18 @@ def tabbed(page: str) -> str:
     end = max(match.end() for match in _FAMILY.finditer(fixes))
     tabs = (f":::{{tab-item}} {match[1]}\n\n{match[2]}\n:::\n" for match in _FAMILY.finditer(fixes))
     return f"{before}::::{{tab-set}}\n{''.join(tabs)}::::\n\n{fixes[end:]}"
+
+
+def indexed(page: str, entries: list[str]) -> str:
+    """A page with the words by which the search finds it at once: what programs print, and a code as people write it."""
+    plain = dict.fromkeys(" ".join(re.sub(r"[;!`\\{}|]", " ", entry).split()) for entry in entries)
+    return "".join(f"```{{index}} !single: {entry}\n```\n\n" for entry in plain if len(entry) > 3) + page
+
+
+def sentences(match: Match) -> list[str]:
+    """What a program prints, and its examples' sentences that hold it."""
+    whole = (sentence for example in match.examples for line in example.split("\n") for sentence in _SENTENCE.split(line))
+    return [*match.literals, *(one for one in whole if len(one) <= MOST and any(literal in one for literal in match.literals))]
 
 
 def sidebar(index: str, heads: list[str]) -> str:
@@ -72,8 +87,14 @@ def main(folder: Path) -> None:
         heads = [path.removesuffix(".md") for path in dict.fromkeys(manual.linked(index.read_text("utf-8")))]
         twins = {path: path.read_bytes() for path in sorted(source.rglob("*")) if path.is_file()}
         index.write_text(sidebar(index.read_text("utf-8"), heads), "utf-8")
+        knowledge = load()
+        said = {f"cuda-{error.code}": error.message for error in knowledge.cuda_errors}
         for page in source.glob("causes/*.md"):
-            page.write_text(tabbed(page.read_text("utf-8")), "utf-8")
+            cause = knowledge.causes.get(page.stem)
+            printed = [words for match in cause.match for words in sentences(match)] if cause is not None else []
+            page.write_text(indexed(tabbed(page.read_text("utf-8")), printed), "utf-8")
+        for page in source.glob("codes/*-*.md"):
+            page.write_text(indexed(page.read_text("utf-8"), [page.stem.replace("-", " "), said.get(page.stem) or ""]), "utf-8")
         (source / "static").mkdir()
         (source / "static" / "own.css").write_text(STYLE, "utf-8")
         places = (str(source), None, str(made), str(Path(work, "trees")))
