@@ -186,13 +186,18 @@ def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: 
     assert "which may be written by another user" in why
 
 
-def test_a_nul_ends_no_examination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not AS_ROOT, reason="only root looks through an environment")
+@pytest.mark.parametrize("behind", ["\0x", ""])
+def test_a_nul_ends_no_examination_and_hides_no_folder(behind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = environment(tmp_path / "env")
-    (env / "pyvenv.cfg").write_bytes(b"home = /usr/bin\0x\n")
+    monkeypatch.setenv("VIRTUAL_ENV", str(env))
     packages = env / "lib" / "python3.11" / "site-packages"
     packages.mkdir(parents=True)
-    (packages / "b.pth").write_bytes("a\0b\n/opt/c\n".encode("utf-16"))
-    monkeypatch.setattr("cudadoctor.sources.trust.as_root", lambda: True)
-    monkeypatch.setenv("VIRTUAL_ENV", str(env))
-    python, why = examined_python(None)
-    assert (python is None) == bool(why != "VIRTUAL_ENV")
+    (packages / "b.pth").write_bytes(b"a\0b\n")
+    assert examined_python(None) == (str(env / "bin" / "python"), "VIRTUAL_ENV")
+    (tmp_path / "py" / "lib").mkdir(parents=True)
+    os.chown(tmp_path / "py" / "lib", 1000, 1000)
+    (env / "pyvenv.cfg").write_text(f"home = {tmp_path / 'py' / 'bin'}{behind}\n")
+    found, why = examined_python(None)
+    assert found is None
+    assert "which may be written by another user" in why

@@ -111,7 +111,7 @@ TORCH_OF_126 = "https://download.pytorch.org/whl/cu126"
         ),
         (
             "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\n",
-            [f"python3 -m pip install --force-reinstall 'torch<2.15' --index-url {TORCH_OF_126}"],
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
         ),
         (
             "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\ntorchaudio   2.6.0+cpu\n",

@@ -127,7 +127,7 @@ def test_the_first_advice_is_the_free_gpu() -> None:
     assert (cause_of(report), report.action) == (OTHERS, "free-gpu")
     assert report.prescription is not None
     first = report.prescription.steps[0]
-    assert (first.shell or "").startswith("export CUDA_VISIBLE_DEVICES=GPU-")
+    assert first.shell == f"export CUDA_VISIBLE_DEVICES={report.machine.gpus[1].uuid}"
     assert "NVIDIA H200" in first.text
     assert first.undo == "unset CUDA_VISIBLE_DEVICES"
 

@@ -179,9 +179,10 @@ def _listed(case: Case) -> dict[str, str]:
 
 
 def _beside_torch(case: Case) -> tuple[str, ...]:
-    """The packages that have to come with another PyTorch: those that are there; torchvision where nothing is listed."""
+    """The packages that have to come with another PyTorch: those that are there. A text that lists torch alone (pip show) tells of none."""
     there = _listed(case)
-    found = tuple(name for name in ("torchvision", "torchaudio") if name in there) or (() if "torch" in there else ("torchvision",))
+    none = case.python is not None and "torch" in there
+    found = tuple(name for name in ("torchvision", "torchaudio") if name in there) or (() if none else ("torchvision",))
     return tuple(managers.UNPINNED[name] for name in found) if managers.owns_project(case) else found
 
 

@@ -13,6 +13,7 @@ import re
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
+from cudadoctor.model.version import LibraryVersion
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -115,7 +116,9 @@ def _left_behind(case: Case) -> str | None:
     if libraries is None or libraries[0] in _on_disk(case):
         return None
     form = case.forms["packages"]["module-of-nvidia"]
-    return next((one.name for one in case.packages if form.fullmatch(one.name) and libraries[0] not in one.version), None)
+    built = ((one.name, _VERSION.search(one.version)) for one in case.packages if form.fullmatch(one.name))
+    wanted = LibraryVersion(libraries[0])
+    return next((name for name, found in built if found is not None and LibraryVersion(found[0]) < wanted), None)
 
 
 def guest_ids(case: Case) -> str | None:

@@ -99,8 +99,6 @@ def _added(rest: str, name: str, case: Case) -> str | None:
     """`pip install` for a project: its file names the package, and the index that it comes from."""
     index = _INDEX.search(rest)
     packages = _INDEX.sub("", rest)
-    if index is not None:
-        packages = " ".join(UNPINNED.get(word, word) for word in packages.split(" "))
     if name == "pixi":
         return None if index is not None else f"pixi add --pypi{_of_project(case)}{packages}"
     if name == "uv-project":

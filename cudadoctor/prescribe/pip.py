@@ -91,12 +91,6 @@ def torch_of_pip(case: Case) -> bool:
     return torch is not None and (torch.build is None or _OF_WHEEL.fullmatch(torch.build) is not None)
 
 
-_CALLED = lazy(r"[^`'\"\n]{0,100}[$#%❯] ?(?P<python>/[\w.@+/-]{1,200}/bin/python[\d.]{0,5})\s")
-_CALLED_ON_WINDOWS = lazy(
-    r"[^`'\"\n:]{0,40}(?P<here>[A-Z]:\\[^<>|\"*\n]{0,200})> ?(?:& )?(?P<python>(?:\.\\|[A-Z]:\\)?[\w.\\-]{1,200}\\Scripts\\python\.exe)\s"
-)
-
-
 def interpreter(case: Case) -> str | None:
     """The examined Python, else that of the environment that the user's text shows to be active."""
     if case.python is not None:
@@ -108,16 +102,15 @@ def interpreter(case: Case) -> str | None:
 def _typed(case: Case) -> str | None:
     """The interpreter that a text's commands call by its path: what an environment that is not active is used by."""
     setting = case.facts.get(SETTING)
-    lines = () if isinstance(setting, Unknown) else tuple(line for quote in setting.quotes for line in quote.text.split("\n"))
-    found = [
-        match
-        for line in lines
-        if "interpreter" in case.setting.words and (match := (_CALLED_ON_WINDOWS if case.windows else _CALLED).match(line)) is not None
-    ]
-    if not found:
+    if isinstance(setting, Unknown) or "interpreter" not in case.setting.words:
         return None
-    path: str = found[-1]["python"]
-    return ntpath.join(found[-1]["here"], ntpath.normpath(path)) if case.windows else path
+    forms = [lazy(pattern) for one in case.knowledge.circumstances if one.kind == "interpreter" for pattern in one.patterns]
+    lines = [line for quote in setting.quotes for line in quote.text.split("\n")]
+    found = [match.groupdict() for line in lines for form in forms if (match := form.match(line)) is not None]
+    called = next((one for one in reversed(found) if ("here" in one) == case.windows), None)
+    if called is None:
+        return None
+    return ntpath.join(called["here"], ntpath.normpath(called["typed"])) if case.windows else called["python"]
 
 
 def refused(case: Case) -> bool:
