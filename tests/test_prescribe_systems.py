@@ -21,7 +21,7 @@ from cudadoctor.model.values import (
     Kernel,
     OperatingSystem,
 )
-from cudadoctor.prescribe import places, prescribe
+from cudadoctor.prescribe import kernel_module, places, prescribe
 from cudadoctor.prescribe.distribution import from_word, of_system
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
@@ -298,3 +298,10 @@ def test_no_step_for_windows_speaks_of_linux(cause: str) -> None:
 def test_the_partition_is_slurms_own_option(line: str, partition: str | None) -> None:
     found = places._PARTITION.search(line)
     assert (found["name"] if found is not None else None) == partition
+
+
+@pytest.mark.parametrize(("version", "behind"), [("3:575.57.08-1.el9", True), ("3:580.95.05-1.el9", False), ("3:590.44.01-1.el9", False)])
+def test_only_a_package_that_is_older_than_the_libraries_was_left_behind(version: str, behind: bool) -> None:
+    facts = facts_of({DRIVER_PACKAGES: packages("kmod-nvidia-open-dkms", version=version)})
+    case = case_of(finding("driver-version-mismatch"), {"module": "575.57.08", "library": "580.95.05"}, facts, KNOWLEDGE, "rhel-9")
+    assert dict(kernel_module.values(case))["older_module"] == ("kmod-nvidia-open-dkms" if behind else None)
