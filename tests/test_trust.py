@@ -252,7 +252,7 @@ def test_children_get_no_entry_that_means_the_working_directory(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert inherited.environment().get(name) == kept
-    said = [remark for remark in Collector(Plan()).remarks if name in remark]
+    said = [remark for remark in Collector(Plan()).evidence().remarks if name in remark]
     assert bool(said) == (kept != value)
 
 

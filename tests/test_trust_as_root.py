@@ -186,6 +186,18 @@ def test_places_of_variables_are_roots_to_the_last_file(
     assert any(name in said for said in inherited.left_out())
 
 
+def test_the_folders_of_an_absolute_path_begin_no_other_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/usr/local/nvidia/lib64, which every image of NVIDIA's names, has nobody look through all of /lib64; an option's letters do end."""
+    looked: list[str] = []
+    monkeypatch.setattr(trust, "tree", looked.append)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/nvidia/lib64:/usr/local/nvidia/lib")
+    monkeypatch.setenv("CUPY_INCLUDE", f"-I{tmp_path}")
+    forget()
+    inherited.some_of_it(("LD_LIBRARY_PATH", "CUPY_INCLUDE"))
+    assert not {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nvidia/lib64"} & {*looked}
+    assert {"/usr/local/nvidia/lib64", str(tmp_path)} <= {*looked}
+
+
 def test_of_a_toolkit_counts_what_programs_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsight-compute").mkdir()
     (tmp_path / "nsight-compute" / "ncu").touch()

@@ -5,6 +5,7 @@ What the kernels compute is seen on a GPU (tests/benchmarks/tensor.py); here the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import random
 import shutil
@@ -37,12 +38,17 @@ def compilers() -> list[str]:
 @pytest.mark.skipif(not compilers(), reason="no ptxas here")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_compiler_takes_the_kernels(kind: str, tmp_path: Path) -> None:
-    of_fp64 = (("sm_75", PTX.fill()), ("sm_90", PTX.rate_fp64(hopper=True)), ("sm_80", PTX.rate_fp64(hopper=False)))
+    of_no_kind = (
+        ("sm_75", PTX.fill()),
+        ("sm_90", PTX.rate_fp64(hopper=True)),
+        ("sm_80", PTX.rate_fp64(hopper=False)),
+        ("sm_120f", PTX.rate_fp4()),
+    )
     for target, text in (
         (PTX.KINDS[kind][3][1], PTX.rate(kind)),
         ("sm_90a", PTX.rate_of_groups(kind)),
         *(("sm_90a", PRODUCTS.product(kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
-        *(of_fp64 if kind == KINDS[0] else ()),
+        *(of_no_kind if kind == KINDS[0] else ()),
     ):
         (tmp_path / "kernel.ptx").write_text(text)
         command = [compilers()[0], "-v", "-arch", target, str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
@@ -133,10 +139,33 @@ def measured(name: str, value: float, capability: str = "9.0") -> Measurement:
         ("product_bf16", 400.0, "9.0", "slow"),
         ("tensor_bf16", 200.0, "8.0", "cannot judge"),  # no machine was at hand: its rate is not in the table
         ("cublas_bf16", 700.0, "9.0", "cannot judge"),
+        ("tensor_fp4", 1500.0, "12.0", "cannot judge"),
     ],
 )
 def test_a_figure_is_judged_where_the_rate_was_seen(name: str, value: float, capability: str, verdict: str) -> None:
     assert assess(measured(name, value, capability), knowledge_of_package()).verdict == verdict
+
+
+@pytest.mark.parametrize(("capability", "operations"), [("9.0", 0), ("10.0", 0), ("12.0", 2 * 16 * 8 * 64), ("12.1", 2 * 16 * 8 * 64)])
+def test_fp4_is_measured_where_warps_multiply_it(capability: str, operations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute capability 10.x has FP4 too, by tcgen05 alone: there nothing is measured, and nothing said."""
+    card = _Card()
+    card.gpu.capability, card.sm_count, card.blocks_per_sm = capability, 1, lambda *_: 1  # type: ignore[attr-defined]
+    texts: list[str] = []
+    card.kernel = lambda _, __, text, ___=0: texts.append(text)  # type: ignore[attr-defined]
+    bench = load("bench")
+    measured: list[str] = []
+    figures = type("Figures", (), {"say": lambda _, __, ___, name, **____: measured.append(name), "close": lambda _: None})()
+    monkeypatch.setattr(bench, "Figures", lambda *_, **__: figures)
+    monkeypatch.setattr(bench.climbing, "heard", lambda: b"turn")
+    monkeypatch.setattr(bench.copy_steps, "nearby", lambda _: contextlib.nullcontext())
+    gpu = type("Gpu", (), {"capability": capability, "index": 0, "address": None})()
+    bench.measure_long(type("Worker", (), {"emit": lambda *_, **__: None})(), None, gpu, None)
+    assert measured.count("tensor_fp4") == (2 if operations else 0)
+    if operations:
+        warps = 256 // 32
+        assert TENSOR.Tensor(card).instructions("fp4")[1] == operations * PTX.CHAINS * PTX.ROUNDS * warps
+        assert texts == [PTX.rate_fp4()]
 
 
 # ---------------------------------------------------------------- memory that CPU and GPU share

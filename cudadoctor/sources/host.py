@@ -65,7 +65,7 @@ class Collector:
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
         self.identity = identity()
-        self.remarks = (*stand_somewhere(), *inherited.left_out())
+        self.remarks = stand_somewhere()
         self.chosen: tuple[str | None, str] | None = None
         self.ladder: Child | None = None
         self.at_gate = False
@@ -273,7 +273,7 @@ class Collector:
             host=host,
             boot_id=boot_id,
             time=when,
-            remarks=tuple(map(writable, (*self.remarks, *remarks))),
+            remarks=tuple(map(writable, (*self.remarks, *inherited.left_out(), *remarks))),
         )
 
     def load(self) -> None:

@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://[^\s,;\"'\\]{1,2000}")
 _WORD = re.compile(r"[\w.+-]{0,100}")
 _WARNINGS, _NO_MODULE = "PYTHONWARNINGS", re.compile(r"[\w:, ]*")  # a kind of warning with a dot is imported (CPython: Lib/warnings.py)
 _PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")
-_IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
+_IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
 _BYTE_CODE = "PYTHONPYCACHEPREFIX"
@@ -213,8 +213,14 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
         return False
     if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
         return all(trust.changeable(os.sep + name) is None for name in _bare(entry))  # USER=root, where /root happens to be a folder
-    within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
-    return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
+    return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *_within(entry)))
+
+
+def _within(entry: str) -> list[str]:
+    """The paths that may begin inside a word, behind an option's letters: -I/home/ada. Of an absolute path the folders' own names begin
+    none, or /opt/x/lib would have all of /lib looked through."""
+    starts = (at for at in range(1, len(entry)) if entry[at] == os.sep and entry[at - 1] not in _IN_PATH)
+    return [entry[at:] for at in starts if not (os.path.isabs(entry) and entry[at - 1].isalnum())]
 
 
 def _entries(name: str, value: str) -> list[str]:

@@ -71,9 +71,10 @@ def look_ahead(given: str | None) -> None:
     """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
     if trust.as_root():
         path = _meant()[0] if given is None else None
-        if path is not None:  # the largest of them
+        if path is not None:  # the largest of them; apart from the toolkit's, which variables name too, for they are waited for first
             prefixes, _ = _prefixes(path)
-            trust.begin((*(place for prefix in prefixes for place in _trees(prefix)), *inherited.parts(_TOOLKIT)))
+            trust.begin(place for prefix in prefixes for place in _trees(prefix))
+            trust.begin(inherited.parts(_TOOLKIT))
         inherited.look_ahead(frozenset(os.environ.items()))
 
 

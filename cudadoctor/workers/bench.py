@@ -31,6 +31,7 @@ LONG_DEVICE = (
     "product_bf16", "cublas_bf16", "product_fp16", "cublas_fp16", "product_tf32", "cublas_tf32", "product_fp8", "product_int8",
     "cublas_int8",
 )  # fmt: skip
+FP4 = ("tensor_fp4",)  # only where warps multiply it
 ONCE = ("context_creation", "jit_compile")
 RUNS = 2
 DISTORTING = {  # variables and what they do to figures
@@ -163,7 +164,8 @@ def measure_long(worker: Any, driver: Any, gpu: Any, watch: Any) -> None:
     """All figures, twice over. Copies of both rounds fall into the one turn."""
     figures = Figures(driver, gpu, watch, short=False)
     turn = Turn(worker)
-    waiting = [(name, number) for number in range(1, RUNS + 1) for name in LONG_DEVICE]
+    names = (*LONG_DEVICE, *(FP4 if (gpu.capability or "").startswith("12.") else ()))
+    waiting = [(name, number) for number in range(1, RUNS + 1) for name in names]
 
     def say(name: str, number: int) -> None:
         figures.say(worker.emit, gpu.index, name, run=number)

@@ -27,6 +27,7 @@ SLOT_BYTES = 16  # two words for each sample: the cycles, and the nanoseconds th
 WARM_SECONDS = 0.6  # until the power limit binds: the clock falls by a fifth within the first tenths of a second
 SEEDS = (0x0A0A0A0A, 0x0B0B0B0B)
 KINDS = ("fp16", "bf16", "tf32", "fp8", "int8")
+LEAST = {"fp64": (8, 0), "fp4": (12, 0)}  # the compute capability of those whose instructions are like no other's
 # How far a sum may be off, as a share of the sum of all magnitudes, beside the rounding of the result itself. Hopper's sums of FP8 keep
 # fewer digits.
 SLACK = {"fp16": 2.0**-16, "bf16": 2.0**-16, "tf32": 2.0**-16, "fp8": 2.0**-11, "int8": 0.0}
@@ -65,18 +66,20 @@ class Tensor:
 
     def by_groups(self, kind: str) -> bool:
         """Whether groups of warps multiply together."""
-        return bool(self.capability == ptx.HOPPER and kind != "fp64")
+        return bool(self.capability == ptx.HOPPER and kind in KINDS)
 
     def instructions(self, kind: str) -> tuple[Any, float]:
         """What queues the instructions, for a number of turns, and the operations of one turn. The cycles are counted in `out`."""
         card = self.card
-        needs = (8, 0) if kind == "fp64" else ptx.KINDS[kind][3][2]
+        needs = LEAST.get(kind) or ptx.KINDS[kind][3][2]
         if self.capability < needs:
             raise bench_card.UnfitError("compute capability {} does not have it".format(card.gpu.capability))
         groups, shared = self.by_groups(kind), 0
         if kind == "fp64":
             hopper = self.capability == ptx.HOPPER
             text, each = ptx.rate_fp64(hopper=hopper), (16 * 8 * 16 if hopper else 8 * 8 * 4) * 2 * ptx.CHAINS * ptx.ROUNDS
+        elif kind == "fp4":
+            text, each = ptx.rate_fp4(), 16 * 8 * 2 * ptx.ROW * ptx.CHAINS * ptx.ROUNDS
         elif groups:
             text, each, shared = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0], ptx.GROUPS_SHARED
         else:

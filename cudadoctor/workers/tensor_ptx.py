@@ -90,26 +90,40 @@ def sums(count: int, kind: str, first: str) -> tuple[str, str, str]:
     return f"    .reg .{kind} %a<{count}>;\n", starts, "".join(wrong(differs, name, first) for name in names)
 
 
-def multiplied(instruction: str, sums_count: int, chains: int, operands: Callable[[int], str]) -> str:
+def multiplied(instruction: str, sums_count: int, chains: int, operands: Callable[[int], str], scales: str = "") -> str:
     """ROUNDS times the instruction on all chains; `operands` of one time."""
     return "\n".join(
-        f"    mma.sync.aligned.{instruction} {of_chain}, {operands(turn)}, {of_chain};"
+        f"    mma.sync.aligned.{instruction} {of_chain}, {operands(turn)}, {of_chain}{scales};"
         for turn in range(ROUNDS)
         for of_chain in (listed("%a", sums_count * chain, sums_count) for chain in range(chains))
     )
 
 
 def rate(kind: str) -> str:
-    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
-    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
+    """m16n8k(32 bytes) on registers: `rate_of` of a kind of whole bytes."""
     size, types, _, (version, target, _), _, integer = KINDS[kind]
+    instruction = f"m16n8k{ROW // size}.row.col.{types}"
+    return rate_of(instruction, (version, target), ONE[kind], SIGN[kind], integer=integer)
+
+
+def rate_fp4() -> str:
+    """The same in E2M1, two numbers a byte, each 32 of them with a scale of 1 (UE8M0: a power of two, 127 more than its exponent).
+
+    PTX ISA, "Warp-level Block Scaling": only compute capability 12.x multiplies FP4 warp by warp; 10.x does it by tcgen05 alone.
+    """
+    instruction = f"m16n8k{2 * ROW}.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+    return rate_of(instruction, ("8.8", "sm_120f"), 0x22222222, 0x88888888, scales=", %r10, {0, 0}, %r10, {0, 0}")
+
+
+def rate_of(instruction: str, needs: tuple[str, str], one_word: int, sign_bits: int, *, integer: bool = False, scales: str = "") -> str:
+    """Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an even number every sum holds its
+    first value again: p_out + 16 counts those that do not. Sums of integers take -A too. `scales`: the operands after the sums."""
     start, first = ("", "%r8") if integer else ("\n    cvt.rn.f32.u32 %f1, %r8;", "%f1")
     declared, starts, checks = sums(4 * CHAINS, "b32" if integer else "f32", first)
-    sign, one = f"0x{SIGN[kind]:08X}", f"0x{ONE[kind]:08X}"
+    sign, one = f"0x{sign_bits:08X}", f"0x{one_word:08X}"
     negated = "\n".join(f"    xor.b32 %y{part}, %x{part}, {sign};" for part in range(4))
-    instruction = f"m16n8k{ROW // size}.row.col.{types}"
-    body = multiplied(instruction, 4, CHAINS, lambda turn: listed("%y" if turn % 2 else "%x", 0) + ", {%b0, %b1}")
-    return head(version, target) + entry(
+    body = multiplied(instruction, 4, CHAINS, lambda turn: listed("%y" if turn % 2 else "%x", 0) + ", {%b0, %b1}", scales)
+    return head(*needs) + entry(
         "rate",
         _GIVEN,
         f"""
@@ -119,6 +133,7 @@ def rate(kind: str) -> str:
     xor.b32 %b0, %r7, {one};
     mov.b32 %b1, {one};
     mov.b32 %x0, {one}; mov.b32 %x1, {one}; mov.b32 %x2, %b0; mov.b32 %x3, {one};
+    mov.b32 %r10, 0x7F7F7F7F;                   // scales, where there are any
 {negated}{_LANE}{start}
 {starts}{timed(body)}{_LANE}{start}{checks}""",
         before=declared + "    .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;\n",
