@@ -196,9 +196,9 @@ def test_workers_run_side_by_side_and_take_turns(stubs: Path, monkeypatch: pytes
 
         child.on_line = hear
 
-    gpu_workers.run(
-        "bench", (0, 1), (), python=sys.executable, end=time.monotonic() + 90, keeper=None, started=started, on_over=lambda child: None
-    )
+    gpu_workers.Workers(
+        "bench", (), python=sys.executable, end=time.monotonic() + 90, keeper=None, started=started, on_over=lambda child: None
+    ).run((0, 1))
     assert [child.item for child in children] == ["benchmark-0", "benchmark-1", "benchmark-peers"]
     assert all(child.status == "ok" for child in children)
     done = [item for _, item, state in heard if state == "done"]
@@ -287,6 +287,41 @@ def test_every_step_of_the_driver_alone(run: Run) -> None:
     refused = next(entry["planted"] for entry in of(events, "smoke") if entry["step"] == "launch limits")
     assert re.fullmatch(r"write\[1, 1025\]\(\.\.\.\)\ncuLaunchKernel returned 1 \(CUDA_ERROR_INVALID_VALUE\).*", refused)
     assert said["memory pattern"] == "16 MiB, 4 patterns"
+
+
+@pytest.mark.parametrize(("say", "steps"), [("go\n", 8), ("", 0), ("no\n", 0)])
+def test_a_worker_that_was_started_ahead_makes_no_context_before_the_word(run: Run, say: str, steps: int) -> None:
+    events = run("smoke", "--gpu", "0", "--memory", "16MiB", "--ahead", say=say)
+    assert len(of(events, "smoke")) == steps
+    assert bool(of(events, "begin")) == (steps > 0)
+    assert events[-1] == {"event": "done"}
+
+
+@pytest.mark.parametrize(("processors", "fails", "tested"), [(64, "", (0, 1)), (64, "cuCtxSynchronize=700", ()), (4, "", (0, 1))])
+def test_the_smoke_test_waits_ahead_where_there_are_processors(
+    stubs: Path, processors: int, fails: str, tested: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(stubs, FAKE_CUDA_DEVICES="2", FAKE_CUDA_FAIL=fails).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    begun: list[tuple[str, bool]] = []
+    start, devices = gpu_workers.Workers.start, gpu_workers.devices
+
+    def noted(self: gpu_workers.Workers, place: str, arguments: list[str]) -> Child:
+        begun.append((place, gpu_workers.AHEAD in arguments))
+        return start(self, place, arguments)
+
+    monkeypatch.setattr(gpu_workers.Workers, "start", noted)
+    monkeypatch.setattr(gpu_workers, "devices", lambda said, rung="": devices(said))  # Numba can do nothing with the stub
+    plan = Plan(python=sys.executable, on_gpus={"smoke": ("--memory", "16MiB", "--no-numba")}, busy=True, benchmark=False)
+    evidence = Collector(plan).collect()
+    ahead = processors > 4
+    assert begun == [("0", ahead), ("1", ahead), ("peers", False)][: 3 if tested else 2]
+    kept = {item.id: (item.status, (item.stdout or "").count('"smoke"')) for item in evidence.items if item.id.startswith("smoke-")}
+    assert {name: status for name, (status, _) in kept.items()} == {
+        name: "ok" for name in (*(f"smoke-{gpu}" for gpu in tested), "smoke-peers") if tested
+    }
+    assert all(kept[f"smoke-{gpu}"][1] == 8 for gpu in tested)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,13 @@ from cudadoctor.sources.spawning import uninterrupted
 
 SPARE = 1.0  # seconds before the end of the run by which a worker ends itself
 LEAST = 3.0
+AHEAD = "--ahead"  # tells a worker to wait for the line `go` before it makes a context
+
+
+def listed(stdout: str) -> tuple[int, ...]:
+    """The devices that the driver counted, by the events that the ladder wrote."""
+    counted = next((entry for entry in json_objects(stdout.split("\n")) if entry.get("step") == "devices" and "devices" in entry), {})
+    return tuple(device["index"] for device in counted.get("devices") or () if isinstance(device.get("index"), int))
 
 
 def devices(stdout: str, rung: str = "ptx-kernel") -> tuple[int, ...]:
@@ -57,45 +64,63 @@ class Turns:
             self.holder.say("turn\n")
 
 
-def run(
-    name: str,
-    gpus: Sequence[int],
-    extra: Sequence[str],
-    *,
-    python: str,
-    end: float,
-    keeper: Keeper | None,
-    started: Callable[[Child], None],
-    on_over: Callable[[Child], None],
-) -> None:
-    """Start on_gpus.py with `name` for each GPU, serve them until all are over, then once more for all pairs of them."""
-    turns = Turns()
+class Workers:
+    """The workers of one name, on_gpus.py with it, in the examined Python until `end` (time.monotonic)."""
 
-    def over(child: Child) -> None:
-        on_over(child)
-        turns.gone(child)
+    def __init__(
+        self,
+        name: str,
+        extra: Sequence[str],
+        *,
+        python: str,
+        end: float,
+        keeper: Keeper | None,
+        started: Callable[[Child], None],
+        on_over: Callable[[Child], None],
+    ) -> None:
+        self.name, self.extra, self.python, self.end = name, tuple(extra), python, end
+        self.keeper, self.started, self.on_over = keeper, started, on_over
+        self.turns = Turns()
+        self.waiting: dict[int, Child] = {}  # those that were started ahead
 
-    def start(place: str, arguments: Sequence[str]) -> Child:
-        left = end - time.monotonic()
+    def over(self, child: Child) -> None:
+        self.on_over(child)
+        self.turns.gone(child)
+
+    def start(self, place: str, arguments: Sequence[str]) -> Child:
+        left = self.end - time.monotonic()
         ends = ["--limit-seconds", f"{max(LEAST, left - SPARE):.1f}"]
-        argv = [python, "-u", "-B", worker_path("on_gpus.py"), name, *arguments, *extra, *ends]
         with uninterrupted():
             child = Child(
-                f"{'benchmark' if name == 'bench' else name}-{place}",
+                f"{'benchmark' if self.name == 'bench' else self.name}-{place}",
                 "worker",
-                argv,
+                [self.python, "-u", "-B", worker_path("on_gpus.py"), self.name, *arguments, *self.extra, *ends],
                 limit=max(LEAST, left),
                 environment={**inherited.environment(), "CUDA_CACHE_DISABLE": "1"},
-                shown=(python, "on_gpus.py", name, *arguments),
+                shown=(self.python, "on_gpus.py", self.name, *arguments),
                 talks=True,
-                keeper=keeper,
+                keeper=self.keeper,
             )
-            child.on_line = lambda line: turns.hear(child, line)
-            started(child)
+            child.on_line = lambda line: self.turns.hear(child, line)
+            self.started(child)
         if child.over:
-            over(child)
+            self.over(child)
         return child
 
-    watch([start(str(gpu), ["--gpu", str(gpu)]) for gpu in gpus], on_over=over)
-    if len(gpus) > 1 and end - time.monotonic() > LEAST:
-        watch([start("peers", ["--peers", ",".join(str(gpu) for gpu in gpus)])], on_over=over)
+    def ahead(self, gpus: Sequence[int]) -> None:
+        """Start those of these GPUs while the ladder still climbs: they import what they need, make no context and wait for `run`."""
+        self.waiting = {gpu: self.start(str(gpu), ["--gpu", str(gpu), AHEAD]) for gpu in gpus}
+
+    def drop(self, *, but: Sequence[int] = ()) -> None:
+        """End those that wait for nothing; what they said is no evidence."""
+        for gpu in [gpu for gpu in self.waiting if gpu not in but]:
+            self.waiting.pop(gpu).kill("nothing was left to do")
+
+    def run(self, gpus: Sequence[int]) -> None:
+        """Serve a worker for each GPU until all are over, then once more for all pairs of them."""
+        self.drop(but=gpus)
+        for child in self.waiting.values():
+            child.say("go\n")
+        watch([self.waiting[gpu] if gpu in self.waiting else self.start(str(gpu), ["--gpu", str(gpu)]) for gpu in gpus], on_over=self.over)
+        if len(gpus) > 1 and self.end - time.monotonic() > LEAST:
+            watch([self.start("peers", ["--peers", ",".join(str(gpu) for gpu in gpus)])], on_over=self.over)

@@ -23,6 +23,7 @@ from cudadoctor.sources.spawning import ON_WINDOWS, obey, remembered, uninterrup
 
 LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
+BUSY = 3  # processors that the ladder's two halves and this process keep busy
 NODE = "CUDADOCTOR_NODE"  # the name of the machine, where its own is another: in a pod
 
 
@@ -68,6 +69,7 @@ class Collector:
         self.remarks = stand_somewhere()
         self.chosen: tuple[str | None, str] | None = None
         self.ladder: Child | None = None
+        self.ahead: gpu_workers.Workers | None = None
         self.at_gate = False
         self.children: list[Child] = []
 
@@ -280,6 +282,7 @@ class Collector:
         """Contexts, kernels, benchmark: the ladder goes on, unless it ended or only a quick look was asked for."""
         ladder = self.ladder
         if ladder is not None and not ladder.over:
+            self.start_ahead(ladder)
             self.let_go(ladder)
         item = self.items.get("ladder")
         if item is None or self.plan.quick:
@@ -307,14 +310,30 @@ class Collector:
 
         def work(name: str, on: tuple[int, ...], arguments: tuple[str, ...]) -> None:
             python = (numba if name == "smoke" else None) or self.python or sys.executable
-            gpu_workers.run(
-                name, on, arguments, python=python, end=self.end, keeper=self.keeper, started=self.children.append, on_over=self.finished
-            )
+            ahead, self.ahead = self.ahead, None
+            if ahead is not None and (ahead.name, ahead.extra, ahead.python) != (name, arguments, python):
+                ahead.drop()
+                ahead = None
+            (ahead or self.workers(name, arguments, python)).run(on)
 
         for name, arguments in self.plan.on_gpus.items() if gpus else ():
             work(name, gpus, (*arguments, "--no-numba") if name == "smoke" and not ran else arguments)
         if "bench" in self.plan.on_gpus and gpus and ran:  # what a timer measures, on one GPU
             work("smoke", gpus[:1], ("--lesson-only",))
+        if self.ahead is not None:
+            self.ahead.drop()
+
+    def workers(self, name: str, arguments: tuple[str, ...], python: str) -> gpu_workers.Workers:
+        return gpu_workers.Workers(
+            name, arguments, python=python, end=self.end, keeper=self.keeper, started=self.children.append, on_over=self.finished
+        )
+
+    def start_ahead(self, ladder: Child) -> None:
+        """The smoke test's workers import Numba while the ladder climbs, where there are processors for that."""
+        arguments, gpus = self.plan.on_gpus.get("smoke"), gpu_workers.listed(ladder.text("stdout"))
+        if arguments is not None and self.python is not None and len(gpus) + BUSY < (os.cpu_count() or 1):
+            self.ahead = self.workers("smoke", arguments, self.python)
+            self.ahead.ahead(gpus)
 
     def try_frameworks(self) -> None:
         """One after the other, once nothing else of ours is on a GPU. What one does to its process ends with it.

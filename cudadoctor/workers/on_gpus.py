@@ -54,10 +54,19 @@ class Job:
         return max(looks, key=lambda look: (len(look.get("reasons") or ()), look.get("temperature_c") or 0))
 
 
+def begin(module: Any, job: Job) -> None:
+    """At once; with --ahead what takes no GPU first, and the rest when the ladder is over: at the line `go`."""
+    if "--ahead" in job.arguments:
+        module.prepare(job)
+        if climbing.heard() != b"go":
+            return
+    module.work(job)
+
+
 def main(arguments: list[str]) -> None:
     worker = climbing.started()
     name = arguments[0]
-    worker.guard(name, lambda: sibling(name).work(Job(worker, arguments[1:])))
+    worker.guard(name, lambda: begin(sibling(name), Job(worker, arguments[1:])))
     worker.emit("done")
     os._exit(0)
 

@@ -19,6 +19,12 @@ climbing = sibling("climbing")
 RungError, UnfitError, WrongError = climbing.RungError, climbing.UnfitError, climbing.WrongError
 
 
+def prepare(job: Any) -> None:
+    """Import Numba: without a context, so that the ladder has the GPU to itself."""
+    if "--no-numba" not in job.arguments:
+        sibling("smoke_numba").prepare()
+
+
 def work(job: Any) -> None:
     """Make the context, carry out the steps; with --peers those between the GPUs."""
     worker, arguments = job.worker, job.arguments

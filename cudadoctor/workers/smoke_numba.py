@@ -61,6 +61,13 @@ def _divide(values: Any, total: Any) -> None:
 
 
 # ------------------------------------------------------------------ steps
+def prepare() -> None:
+    """What can be done before there is a context."""
+    steps = sibling("numba_steps")
+    if steps.ahead() is None:
+        steps.meet_driver()
+
+
 def carry_out(worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
     """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
     global cuda, math, np, rung
