@@ -111,6 +111,9 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
     shown = {case.finding.cause for case in suspects}
     aside = (root, *explained, found.not_now)
     also = [case for case in found.sure if not any(case is one for one in aside) and case.finding.cause not in shown]
+    if root is not None:  # what names the same cause of the same thing once more, or of no GPU in particular, is no second one
+        same = (root.finding.cause, root.finding.subject), (root.finding.cause, "machine")
+        also = [case for case in also if case.past or (case.finding.cause, case.finding.subject) not in same]
     diagnosis = Diagnosis(
         root=root.finding if root is not None else None,
         suspects=tuple(case.finding for case in suspects),

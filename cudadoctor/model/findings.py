@@ -47,6 +47,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def named(self) -> str:
         return f"{self.title} [{self.cause}]"
 
+    @property
+    def at(self) -> str:
+        """Which GPU it concerns, in words."""
+        return f" at {self.subject[4:]}" if self.subject.startswith("gpu:") else ""
+
 
 class Clue(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule, a sign or an error code hands to the diagnosis: a cause and its lines, before the effect is known.

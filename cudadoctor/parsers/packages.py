@@ -47,7 +47,9 @@ _OF_DNF5 = lazy(
 _INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?installed\b")
 # Names and versions alone, which awk leaves of what dpkg -l calls installed.
 _OF_DPKG = lazy(r"(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})?[ \t]{1,40}(?P<version>\d[^\s,]{0,80})\s*$")
-_INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg -l\b.{0,300}/\^ii/")
+_INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg -l\b.{0,300}(?:/\^ii/|\{print ?\$2, ?\$3\})")
+# pacman -Syu: what IgnorePkg of its configuration keeps at its version.
+_IGNORED = lazy(r"\s{0,20}warning: (?P<name>[a-z0-9@_+][a-z0-9@._+-]{1,120}): ignoring package upgrade \((?P<version>\d\S{0,80}) => ")
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
@@ -112,6 +114,11 @@ def parse(text: Text) -> Output:
         if number in held and _BARE.match(line) is not None:
             name = line.strip().partition(":")[0]
             found[name, "", _HOLD] = Package(name=name, version="", state=_HOLD, line=number)
+            continue
+        ignored = _IGNORED.match(line)
+        if ignored is not None:
+            package = Package(name=ignored["name"], version=ignored["version"], state=_HOLD, line=number)
+            found[package.name, package.version, _HOLD] = package
             continue
         told = _told(line, number)
         history.update(told)

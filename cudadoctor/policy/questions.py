@@ -36,7 +36,7 @@ _TIMES = ("launch_latency", "launch_queued", "launch_graph", "memory_latency", "
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy")
 
 _TENSOR = {
-    "tensor": ("rate of the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8", "fp64")),
+    "tensor": ("rate of the tensor cores", ("fp16", "bf16", "tf32", "fp8", "fp4", "int8", "fp64")),
     "product": ("matrix product on the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8")),
     "cublas": ("the same product by cuBLAS", ("fp16", "bf16", "tf32", "int8")),
     "sustained": ("throughput in the second half of bench --sustained", ("bf16", "fp32")),

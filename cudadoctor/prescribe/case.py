@@ -171,7 +171,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         # Where it is not said: the newest PTX that the driver's own compiler takes.
         ptx = next((row.cuda for row in reversed(self.knowledge.toolkits) if row.ptx_isa == self.value("driver_ptx")), None)
         stated = f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number is not None else told or ptx
-        return asked or (CudaVersion(stated) if stated is not None and re.fullmatch(r"\d{1,2}\.\d{1,2}", stated) else None)
+        if asked is None and stated is not None and re.fullmatch(r"\d{1,2}\.\d{1,2}", stated):
+            return CudaVersion(stated)
+        row = self.knowledge.branch(int(self.module.text.split(".")[0])) if asked is None and self.module is not None else None
+        return row.cuda if row is not None else asked
 
     @property
     def wanted_cuda(self) -> ToolkitVersion | None:

@@ -32,6 +32,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, recovery, settings
 from cudadoctor.prescribe.case import Case, Condition
+from cudadoctor.prescribe.driver_values import ubuntu_branch
 from cudadoctor.prescribe.families import OF_REPOSITORY
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
@@ -270,6 +271,8 @@ CONDITIONS: dict[str, Condition] = {
     # Files in /etc and packages are changed by hand: neither NixOS nor a system that is an image.
     "own-files": lambda case: case.system.family != "nixos" and case.system.image is None,
     "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
+    # Ubuntu's own kernels, for which its archive has modules that Secure Boot accepts.
+    "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_branch(case) is not None,
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
     "layered-image": lambda case: case.system.image is not None,
@@ -325,10 +328,14 @@ CONDITIONS: dict[str, Condition] = {
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
     ),
     "cpuonly-listed": lambda case: "cpuonly" in case.setting.words,
+    "gcc-by-alternatives": lambda case: "gcc-by-alternatives" in case.setting.words,
+    "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # A requirement was handed on, or the message speaks of NumPy.
-    "fitting-known": lambda case: case.value("requirement") is not None or "numpy" in case.words.lower(),
+    "fitting-known": lambda case: (
+        case.value("requirement") is not None or case.value("jaxlib") is not None or "numpy" in case.words.lower()
+    ),
     "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
     "simulator-by-file": _by_file("enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),

@@ -9,7 +9,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
-from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
+from cudadoctor.prescribe.families import UBUNTU_DRIVER, debian_libraries, debian_names, resolved, suse_group, suse_parts
 from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
@@ -36,6 +36,9 @@ def driver(case: Case) -> Found:
     yield "debian_alternative", _debian_alternative(case)
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
+    yield "ubuntu_branch", ubuntu_branch(case)
+    compiler = case.value("kernel_gcc")  # Debian's and Ubuntu's package of that compiler
+    yield "gcc_package", f"gcc-{compiler}" if compiler is not None and case.system.family in ("debian", "ubuntu") else None
     yield from _repositories(case)
     kernel = case.get(KERNEL)
     release = running(case)
@@ -304,3 +307,11 @@ def fabric_manager(case: Case) -> Found:
 def docker(case: Case) -> Found:
     """Of the relatives of RHEL that Docker's repository does not serve."""
     yield "docker_package", {"amzn": "docker", "azurelinux": "moby-engine"}.get(case.system.id or "")
+
+
+def ubuntu_branch(case: Case) -> str | None:
+    """What `ubuntu-drivers install nvidia:...` asks for: 580-open of the package nvidia-driver-580-open, and nothing of another kind."""
+    found = (
+        UBUNTU_DRIVER.match(next(iter(case.driver.packages), "")) if case.system.id == "ubuntu" and len(case.driver.packages) == 1 else None
+    )
+    return found[0].removeprefix("nvidia-driver-") if found is not None else None

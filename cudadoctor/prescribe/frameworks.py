@@ -186,6 +186,12 @@ def _beside_torch(case: Case) -> tuple[str, ...]:
     return tuple(managers.UNPINNED[name] for name in found) if managers.owns_project(case) else found
 
 
+def jax_of_jaxlib(case: Case) -> str | None:
+    """JAX with the plugin of the jaxlib that the message names: jax[cuda12]==0.7.2 asks for all of them in one version."""
+    plugin, version = case.value("jax_plugin"), case.value("jaxlib")
+    return f"jax[{plugin}]=={version}" if plugin is not None and version is not None else None
+
+
 def _as_listed(requirement: str | None, case: Case) -> str | None:
     """A package with an extra in the version that a project has: Poetry would take the newest."""
     found = _EXTRA.fullmatch(requirement or "") if managers.owns_project(case) else None

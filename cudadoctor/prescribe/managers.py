@@ -19,7 +19,9 @@ from cudadoctor.prescribe.shells import Script
 # By the examined interpreter's place, and by the circumstances of a text (tables/circumstances.toml) in their order.
 _PLACES = (("pixi", "/.pixi/envs/"), ("poetry", "/pypoetry/virtualenvs/"))
 _TOLD = ("pixi", "poetry", "uv-project", "conda", "uv")
-_PREFIX = lazy(r"(?P<prefix>(?:/|[A-Za-z]:\\)[\w.@+/\\-]{0,200}[/\\]envs[/\\][\w.-]{1,60})[/\\](?:lib|Lib|bin|python\.exe)\b")
+_PREFIX = lazy(
+    r"(?<![\w.}$-])(?P<home>~)?(?P<prefix>(?:/|[A-Za-z]:\\)[\w.@+/\\-]{0,200}[/\\]envs[/\\][\w.-]{1,60})[/\\](?:lib|Lib|bin|python\.exe)\b"
+)
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?P<options>(?: --?[a-z-]+)*)(?P<rest>.*)")
 _INDEX = lazy(r" --index-url (?P<url>\S+/)(?P<tag>\{torch_index\})")
 _CONDA = lazy(r"conda (?P<command>install|remove) -y -p \{prefix\}(?P<options>(?: -c conda-forge| --[a-z-]+)*)(?P<rest>.*)")
@@ -57,9 +59,9 @@ def conda_prefix(case: Case) -> str | None:
     setting = case.facts.get(SETTING)
     shown = "" if isinstance(setting, Unknown) else "\n".join(quote.text for quote in setting.quotes)
     named = _PREFIX.search(case.words) or _PREFIX.search(shown)
-    return case.variable("CONDA_PREFIX") or (
-        named["prefix"] if named else Script("$Env:CONDA_PREFIX" if case.windows else '"$CONDA_PREFIX"')
-    )
+    if case.variable("CONDA_PREFIX") or named is None:
+        return case.variable("CONDA_PREFIX") or Script("$Env:CONDA_PREFIX" if case.windows else '"$CONDA_PREFIX"')
+    return Script(f'"$HOME"{named["prefix"]}') if named["home"] else named["prefix"]
 
 
 def in_its_words(text: str, case: Case) -> str | None:

@@ -14,6 +14,15 @@ from cudadoctor.prescribe.shells import Found
 
 MOST_THREADS = 1024  # of a block, for every GPU from Fermi on (CUDA C++ Programming Guide, appendix Compute Capabilities)
 FITTING = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}  # blocks of 256 threads: they fit whatever registers the kernel takes
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_GIVEN = lazy(rf"{CAPABILITIES}[=:] ?['\"]?((?:[a-z0-9]{{3,10}},?){{1,8}})")
+# Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+_CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx", "compat32")
+_LIBRARIES_OF = {
+    "video": lazy(r"libnvcuvid|libnvidia-(?:encode|opticalflow)|nvenc"),
+    "graphics": lazy(r"libnvoptix|lib(?:GLX|EGL|GLESv\d)_nvidia|nvidia_icd"),
+}
+_LIBRARY = lazy(r"lib(?:nvcuvid|nvoptix|nvidia-(?:encode|opticalflow)|(?:GLX|EGL)_nvidia)\.so\.\d")
 _COLAB = ("COLAB_GPU", "COLAB_RELEASE_TAG", "COLAB_BACKEND_VERSION")
 _KAGGLE = ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_URL_BASE", "KAGGLE_CONTAINER_NAME")
 _SPEAKS_OF_COLAB, _SPEAKS_OF_KAGGLE = lazy(r"google\.colab|(?<!\w)/content/"), lazy(r"/kaggle/")
@@ -27,12 +36,24 @@ def values(case: Case) -> Found:
         yield "refused_launch", _written(launch)
         yield "refused_threads", str(prod(launch.block))
         yield "fitting_launch", _written(fitting(launch))
+    if case.root.cause == "container-driver-capabilities":
+        yield from _capabilities(case)
     launcher = _too_many(case)
     if launcher is not None:
         yield "started_processes", str(launcher.processes)
         yield "gpu_count", str(_gpu_count(case))
         yield "launcher", launcher.program
         yield "fitting_option", f"{launcher.option}{_gpu_count(case)}"
+
+
+def _capabilities(case: Case) -> Found:
+    """The list that the container has, with what the library asks for that was not passed in; and that library."""
+    given = case.variable(CAPABILITIES) or next((found[1] for found in _GIVEN.finditer(case.words)), "")
+    needed = {name for name, form in _LIBRARIES_OF.items() if form.search(case.words)} or {"compute"}
+    wanted = {*given.split(","), *needed, "utility"}
+    yield "driver_capabilities", ",".join(name for name in _CAPABILITIES if name in wanted)
+    library = _LIBRARY.search(case.words)
+    yield "driver_library", library[0] if library is not None and "compute" not in needed else "libcuda.so.1"
 
 
 def _refused(case: Case) -> Launch | None:

@@ -186,7 +186,8 @@ def _python(case: Case) -> Found:
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
     aligning = "align-python-packages" in case.cause.recipes  # what fits is read from a large table
-    yield "fitting_requirement", _requirement(case.value("requirement") or (pip.numpy_requirement(case) if aligning else None))
+    stated = case.value("requirement") or frameworks.jax_of_jaxlib(case)
+    yield "fitting_requirement", _requirement(stated or (pip.numpy_requirement(case) if aligning else None))
     yield from _toolkits(case)
     stack = case.stack or (stack_of(case) if series is None or case.root.cause == "numba-too-old" else None)  # its recipe names a Python
     if stack is not None:

@@ -182,7 +182,7 @@ def _suspects(report: Report, style: Style) -> Iterator[Block]:
 # ---------------------------------------------------------------- beside it
 def _beside(report: Report, style: Style) -> Iterator[Block]:
     for number, finding in enumerate(report.diagnosis.also[:3]):
-        said = f"Also: {finding.named} ({words.expected(finding) or finding.effect})"
+        said = f"Also: {finding.named}{finding.at} ({words.expected(finding) or finding.effect})"
         yield Block(_prose(style, said, indent=2), 5 + number)
     for line in words.experiments(report):
         yield Block(_prose(style, line, indent=2), 7)

@@ -215,7 +215,7 @@ def _beside(page: Page, report: Report) -> None:
     if diagnosis.also:
         page.heading("Also found, independent of it" if diagnosis.root else "Also found")
         for finding in diagnosis.also:
-            page.prose(f"- {finding.named} ({words.expected(finding) or finding.effect})", indent=2)
+            page.prose(f"- {finding.named}{finding.at} ({words.expected(finding) or finding.effect})", indent=2)
             _quotes(page, finding.evidence[:1], indent=6)
     for line in words.experiments(report):
         page.prose(line, hang=2)

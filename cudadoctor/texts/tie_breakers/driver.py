@@ -21,6 +21,7 @@ PLATFORM = "driver-wrong-platform"
 VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 _YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
+_UVM_NOT_FOUND = lazy(r"Module nvidia[-_]uvm not found in directory")
 _NO_CONTACT = codes("nvml 9", "nvidia-smi 9", words=r"communicate with the NVIDIA driver|Driver Not Loaded")
 _NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
 _NOT_RUNNING = codes("nvml 9", "cuda 100", words=r"communicate with the NVIDIA driver|Driver Not Loaded|No CUDA GPUs")
@@ -261,6 +262,8 @@ TIES = (
     none_installed,
     # A notebook of Google's that was given no GPU.
     joined(NO_GPU, states("libcuda-missing", NOT_INSTALLED), beside=("colab",)),
+    # The second module is not found where the first one is loaded: a new kernel took the running one's folder away since the start.
+    joined(MISSING, states("uvm-unavailable", words=_UVM_NOT_FOUND), beside=(lambda case: case.module("nvidia"),)),
     # An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them.
     joined("uvm-unavailable", suspects("uvm-unavailable"), beside=(_without_uvm,)),
     not_supported,

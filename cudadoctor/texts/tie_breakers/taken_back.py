@@ -14,7 +14,7 @@ from cudadoctor.inventory.rungs import below
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI
+from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, SMI
 from cudadoctor.texts.tie_breakers.case import Case
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
@@ -24,6 +24,8 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
+# What DKMS says in a system container: the kernel, and the module that it has loaded, are the host's.
+_OF_A_KERNEL, _MISMATCH = frozenset(("driver-module-missing-for-kernel", "driver-build-failed")), "driver-version-mismatch"
 _CPU_BUILD = "framework-cpu-build"
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
@@ -49,6 +51,7 @@ def standing(case: Case) -> list[Clue]:
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
     gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
+    gone |= _OF_A_KERNEL if case.stated(_MISMATCH) and any("lxc" in mark for mark in case.facts.value(CONTAINER_MARKS) or ()) else set()
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
