@@ -408,3 +408,19 @@ def test_triton_is_led_to_the_ptxas_that_is_here() -> None:
     result = run("fix", "--replay", host("h200-healthy"), "--log", "-", stdin=said.encode())
     assert "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas" in result.out
     assert "numba-cuda" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("package", "known"),
+    [
+        *(
+            (name, True)
+            for name in ("numpy", "torchvision", "cupy-cuda12x", "jax-cuda13-plugin", "nvidia-cublas-cu12", "nvidia-cuda-nvrtc")
+        ),
+        *((name, False) for name in ("cupy-evil", "torchevil", "nvidia-evil", "cuda-evil", "jaxevil", "tensorflow-evil", "numba-evil")),
+    ],
+)
+def test_of_a_family_of_packages_only_known_ones_are_installed(package: str, known: bool) -> None:
+    """Whoever sends a recording writes the name; anybody may publish a package that begins like a known one."""
+    found = written("python-package-damaged", {PYTHON: python(("numba", "0.61.0"))}, {"requirement": f"{package}==6.6.6"})
+    assert (package in commands(found)) == known

@@ -30,11 +30,14 @@ from cudadoctor.prescribe.driver_values import docker, driver, fabric_manager, l
 from cudadoctor.prescribe.pip import newest_python, stack_of
 from cudadoctor.prescribe.shells import Found, Script, Value, each, printable
 
-# What a recording or a message may have pip install: packages that this doctor speaks of, by name and version.
+# What a recording or a message may have pip install: packages that this doctor speaks of, each by its whole name. Of a family, such as
+# cupy-..., anybody may publish one more.
 _KNOWN_PACKAGE = lazy(
-    r"numpy|scipy|llvmlite|numba(?:-cuda)?|nvidia-[a-z0-9-]{1,40}|cuda-[a-z]{1,20}|pynvml|torch\w{0,10}|triton|jax\w{0,4}(?:-[a-z0-9-]{1,30})?"
-    r"|tensorflow(?:-[a-z-]{1,20})?|keras|cupy(?:-[a-z0-9]{1,20})?|onnxruntime(?:-gpu)?|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf"
-    r"|flatbuffers|opt[-_]einsum|importlib[-_]metadata"
+    r"numpy|scipy|llvmlite|numba(?:-cuda)?|pynvml|torch(?:vision|audio)?|triton|keras|tensorflow(?:-(?:cpu|gpu))?|onnxruntime(?:-gpu)?"
+    r"|jax(?:lib)?|jax-cuda1[123]-(?:plugin|pjrt)|cupy(?:-cuda(?:1[123]x|11[0-8]|102))?|cuda-(?:python|bindings|core|pathfinder|toolkit)"
+    r"|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf|flatbuffers|opt[-_]einsum|importlib[-_]metadata|nvidia-ml-py"
+    r"|nvidia-(?:cu(?:blas|dnn|dss|fft|file|rand|solver|sparse|sparselt)|nccl|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp"
+    r"|cuda-(?:c?crt|cccl|cupti|cuxxfilt|nvcc|nvrtc|opencl|profiler-api|runtime|sanitizer-api))(?:-cu1[123])?"
 )
 NEWEST_SERIES = 13  # of CUDA: a driver of it runs machine code of each of its toolkits
 

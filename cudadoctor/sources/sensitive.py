@@ -18,6 +18,7 @@ from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS, forms
 
 GONE = "<redacted>"
 _LONG, _SHORT = 80, 16  # characters looked at before and after a number
+_LONGEST_NUMBER = 128  # hexadecimal digits; what has more is no number of a device, and each costs a digest of all before it
 _DRAWN = 12  # characters of a word drawn by lot
 # Changes in each of its characters. Of 24 letters and digits 0.52 by chance, and less than this in one of twenty; in CamelCase below 0.3.
 _CHANGES = 0.38
@@ -159,6 +160,8 @@ class Pseudonyms:
         return name if plain else self.host(bare) + name[len(bare) :]
 
     def uuid(self, number: str) -> str:
+        if len(number) > _LONGEST_NUMBER:
+            return self.gone(number)
         self.note("UUID", number.lower())
         out = []
         for place, letter in enumerate(number):
