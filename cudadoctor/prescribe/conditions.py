@@ -246,6 +246,11 @@ def _of(name: str) -> Condition:
     return lambda case: frameworks.speaks_of(case, name)
 
 
+def _told(kind: str) -> Condition:
+    """A circumstance of the text (tables/circumstances.toml)."""
+    return lambda case: kind in case.setting.words
+
+
 def _scheduler(name: str) -> Condition:
     return lambda case: places.scheduler(case) == name
 
@@ -327,8 +332,7 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch-possible": lambda case: (
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
     ),
-    "cpuonly-listed": lambda case: "cpuonly" in case.setting.words,
-    "gcc-by-alternatives": lambda case: "gcc-by-alternatives" in case.setting.words,
+    **{name: _told(name) for name in ("gcc-by-alternatives", "mps-gone", "cpuonly")},
     "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,

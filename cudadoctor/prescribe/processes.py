@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cudadoctor.model.values import PROCESSES, SMI
+from cudadoctor.model.values import PROCESSES
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -43,16 +43,7 @@ def _started(case: Case) -> float | None:
     return float(stated) if re.fullmatch(r"\d{1,12}(\.\d+)?", stated) else None
 
 
-def _mps_of_another(case: Case) -> bool:
-    """A daemon of MPS runs, and it is not known to be this user's."""
-    listed, smi = case.get(PROCESSES), case.get(SMI)
-    names = [one.command for one in listed.processes if one.own is not True] if listed is not None else []
-    names += [one.name for one in smi.processes] if smi is not None and listed is None else []  # whose it is nvidia-smi does not say
-    return any("nvidia-cuda-mps" in (name or "") for name in names)
-
-
 CONDITIONS: dict[str, Condition] = {
-    "mps-of-another": _mps_of_another,
     "process-known": lambda case: case.pid is not None,
     "process-may-be-ended": lambda case: _may_end(case) and _started(case) is not None,
     # There is no moment of its start that a command could compare. On the machine itself such a process is only looked at.

@@ -144,7 +144,8 @@ def streams() -> str | None:
     """a / sum(a) of ten arrays: in a stream each, in one stream, and in the default stream, with pinned memory."""
     length = fitting(LENGTH, 4 * ARRAYS)
     kernels = [cuda.jit(kernel) for kernel in (_partial_sums, _sum_of_sums, _divide)]
-    plain = [np.linspace(0.5, 1.5 + number, length, dtype=np.float32) for number in range(ARRAYS)]
+    ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)
+    plain = [ramp * np.float32(1.0 + number) + np.float32(0.5) for number in range(ARRAYS)]
     pinned = [cuda.pinned_array(length, dtype=np.float32) for _ in plain]
     ten, single = [cuda.stream() for _ in plain], cuda.stream()
 
