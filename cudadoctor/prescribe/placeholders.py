@@ -88,7 +88,10 @@ def _files(case: Case) -> Found:
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
-    yield "stub_folder", posixpath.dirname(loaded) if loaded is not None and loaded.startswith("/") else None
+    folder = posixpath.dirname(loaded) if loaded is not None and loaded.startswith("/") else None
+    yield "stub_folder", folder
+    # A folder with other libraries, in which somebody put the stub or a link to it.
+    yield "stub_file", loaded if folder is not None and "stubs" not in folder.split("/") else None
     yield from _cuda_home(case)
     yield "numba_config", _numba_config(case)
     path = case.value("path") or (case.python.shadows[0].path if case.python is not None and case.python.shadows else None)

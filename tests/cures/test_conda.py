@@ -44,7 +44,7 @@ FRAMEWORKS = {
     "bitsandbytes": "bitsandbytes",
 }
 VALUES, SAID = {"requirement": "numpy<2.3"}, "gcc versions later than 13 are not supported"
-OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit"}  # conditions; what the others ask for is taken as met
+OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit", "toolkit-pin"}  # conditions; what the others ask for is taken as met
 # What is there before, as it was asked for when it was made, and the recipes that are for it.
 BEFORE = {
     "plain": ("python=3.12 numpy=2.4", ""),
