@@ -159,6 +159,12 @@ FAULTS = (
         needs="[ -e /usr/local/cuda/lib64/stubs/libcuda.so ]",
     ),
     Fault(
+        name="stub linked among other libraries", root="libcuda-stub-loaded", verdict="broken", cured="healthy",
+        setup="mkdir -p $D/lib; ln -s /usr/local/cuda/lib64/stubs/libcuda.so $D/lib/libcuda.so.1; touch $D/lib/libreadline.so.7;"
+        ' export LD_LIBRARY_PATH="$D/lib:$LD_LIBRARY_PATH"',
+        needs="[ -e /usr/local/cuda/lib64/stubs/libcuda.so ]",
+    ),
+    Fault(
         name="older user-space driver", root="driver-version-mismatch", verdict="broken",
         setup=f'export LD_LIBRARY_PATH="{OLD_DRIVER}:$LD_LIBRARY_PATH"', needs=f"[ -e '{OLD_DRIVER}/libcuda.so.1' ]",
     ),
@@ -236,6 +242,12 @@ FAULTS = (
     Fault(name="NVVM hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs -o mode=755 none /usr/local/cuda/nvvm"),
     Fault(name="libdevice hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs -o mode=755 none /usr/local/cuda/nvvm/libdevice"),
     Fault(name="address space limited", root="process-limits", verdict="broken", setup="ulimit -v 8000000", cured=None),
+    Fault(
+        name="MPS of another user", root="mps-problem", verdict="broken", prefix=NOBODY,
+        setup="rm -rf /tmp/nvidia-mps; CUDA_MPS_LOG_DIRECTORY=$(mktemp -d) && export CUDA_MPS_LOG_DIRECTORY && chown 1 $CUDA_MPS_LOG_DIRECTORY &&"
+        " setpriv --reuid 1 --regid 1 --clear-groups nvidia-cuda-mps-control -d; sleep 1",
+        after="echo quit | setpriv --reuid 1 --regid 1 --clear-groups nvidia-cuda-mps-control",
+    ),
     Fault(name="MPS folder without a daemon", root=None, verdict="healthy", setup="export CUDA_MPS_PIPE_DIRECTORY=/nonexistent"),
     Fault(name="PCI bus hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys/bus/pci"),
     Fault(
