@@ -41,7 +41,8 @@ _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of
 # An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
 _LISTED = lazy(
     r"^\s{0,12}(?:\([ \d]{0,2}\)\s|(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|[QA]\d{0,2}[.:])\s"
-    r"(?!\s{0,4}(?:[\w.]{1,60}(?:Error|Exception): |[\w+./-]{2,40} fatal\s{1,4}: )))"  # nvcc behind the seconds of BuildKit
+    r"(?!\s{0,4}(?:[\w.]{1,60}(?:Error|Exception): |[\w+./-]{2,40} fatal\s{1,4}: "  # nvcc behind the seconds of BuildKit
+    r"|(?:installed )?package [\w+.-]{2,80}-\d\S{0,60} |cannot install (?:both|the best) |nothing provides )))"  # libsolv's problems
 )
 _HEADING = lazy(r"^#{1,6} \S")  # of Markdown
 _ITEM = lazy(r"^\s{0,80}(?:(?:[-*+•]|\d{1,2}[.)])\s{1,4})?[*_]{0,3}")  # what may stand before a quotation that is a paragraph

@@ -167,6 +167,13 @@ def _toolkit_packaged(case: Case) -> bool:
     return found and not there and not frameworks.on_jetson(case) and case.system.image is None
 
 
+def _toolkit_of_build(case: Case) -> bool:
+    """Of mixed toolkits only a build for PyTorch says which one is wanted, and an old GPU's CuPy brings its own."""
+    if case.root.cause == "toolkit-libraries-mixed":
+        return case.value("torch_cuda") is not None
+    return case.root.cause != "toolkit-dropped-gpu" or frameworks.framework(case) != "cupy"
+
+
 def _tileiras_knows(case: Case) -> bool:
     """The GPU that tileiras was asked to compile for is of a generation that some release of it knows, or nobody says which it is."""
     number = re.match(r"\d{2,3}", case.value("capability") or "")
@@ -325,14 +332,13 @@ CONDITIONS: dict[str, Condition] = {
     "numba": _numba,
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,
-    # Of mixed toolkits only a build for PyTorch says which one is wanted.
-    "toolkit-of-build": lambda case: case.root.cause != "toolkit-libraries-mixed" or case.value("torch_cuda") is not None,
+    "toolkit-of-build": _toolkit_of_build,
     "pip-torch": pip.torch_of_pip,
     # Of a text's environment nobody knows which PyTorch is in it.
     "pip-torch-possible": lambda case: (
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
     ),
-    **{name: _told(name) for name in ("gcc-by-alternatives", "mps-gone", "cpuonly")},
+    **{name: _told(name) for name in ("akmods-building", "gcc-by-alternatives", "mps-gone", "cpuonly")},
     "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,

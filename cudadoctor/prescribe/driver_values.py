@@ -11,6 +11,7 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import UBUNTU_DRIVER, debian_libraries, debian_names, resolved, suse_group, suse_parts
 from cudadoctor.prescribe.kernel_module import running
+from cudadoctor.prescribe.places import by_run_installer
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 FABRIC_IN_ONE_WORD = 580  # the first branch
@@ -37,8 +38,9 @@ def driver(case: Case) -> Found:
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
     yield "ubuntu_branch", ubuntu_branch(case)
-    compiler = case.value("kernel_gcc")  # Debian's and Ubuntu's package of that compiler
-    yield "gcc_package", f"gcc-{compiler}" if compiler is not None and case.system.family in ("debian", "ubuntu") else None
+    # Debian's and Ubuntu's package of that compiler, which DKMS calls by its name; to the .run installer it has to be told.
+    compiler = case.value("kernel_gcc") if case.system.family in ("debian", "ubuntu") and not by_run_installer(case) else None
+    yield "gcc_package", f"gcc-{compiler}" if compiler is not None else None
     yield from _repositories(case)
     kernel = case.get(KERNEL)
     release = running(case)

@@ -23,6 +23,7 @@ _CLOUD_KERNEL = lazy(r"-(?:aws|azure|gcp|gke|oracle|kvm|ibm|nvidia|nvidia-64k|cl
 _SERVER_PACKAGE = lazy(r"nvidia-headless-|nvidia-(?:driver|utils|dkms|compute-utils)-\d+-server|nvidia-fabricmanager")
 _PCI_ID = lazy(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
 _CHIP = lazy(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
+_REFUSED = lazy(r"\b(?:compute|sm)_(\d{1,2})(\d)\b")
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,8 @@ def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
             yield _by_id(found[1], knowledge)
         for found in _CHIP.finditer(quote.text):
             yield _by_name(found[1], knowledge)
+        if root.cause == "toolkit-dropped-gpu":  # what the compiler refuses is the GPU's own architecture
+            yield from _of_capabilities((ComputeCapability(f"{found[1]}.{found[2]}") for found in _REFUSED.finditer(quote.text)), knowledge)
 
 
 def _by_id(device: str, knowledge: Knowledge) -> Pair:

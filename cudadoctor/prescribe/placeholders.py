@@ -255,8 +255,8 @@ def _toolkits(case: Case) -> Found:
     if case.system.toolkit is not None and last is None and (case.cuda is None or case.cuda.major >= NEWEST_SERIES):
         yield from zip(("toolkit_package", "toolkit_folder"), case.system.toolkit, strict=True)
     if first is not None and case.cuda is not None and first.major_minor <= case.cuda.major_minor:
-        # The newest that the driver serves: its repository has that one for every release that the driver is packaged for.
-        major, minor = case.cuda.major_minor
+        # The newest that the driver serves and every GPU takes: the repository has the driver's for every release that it is packaged for.
+        major, minor = min(case.cuda.major_minor, last.major_minor) if last is not None else case.cuda.major_minor
         yield "toolkit_number", f"{major}.{minor}"
         if case.system.toolkit is None and (major >= NEWEST_SERIES or not case.system.series_only):
             release = str(major) if case.system.series_only else f"{major}.{minor}"

@@ -69,6 +69,8 @@ def prescribe(
             action = recipe.action
         said = {step.shell for step in steps if step.kind == "system"}
         steps += [step for step in rendered if (step.shell not in said if step.shell is not None else step not in steps)]
+        if any(step.suffices and holds(step.when, case) for step in recipe.steps):
+            break
     if case.windows and action is None and case.cause.recipes:
         action, steps = "none", [_WITHOUT_A_STEP]
     if action is None:

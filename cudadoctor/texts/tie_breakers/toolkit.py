@@ -45,6 +45,10 @@ _OF_A_FRAMEWORK = lazy(
     r"|parallel_for failed|\bc10\b"
 )
 _OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
+_PACKAGES = (
+    "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version",
+    "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11",
+)  # fmt: skip
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
 _CAPABILITY = lazy(r"\d{1,2}\.\d$")
 _TAG = lazy(r"cu(\d{2})(\d)$")
@@ -83,7 +87,7 @@ class Toolkit(NamedTuple):
 def toolkits_named(case: Case) -> tuple[Toolkit, ...]:
     """The toolkits of the text: those of nvcc and of packages first, then those that it speaks of."""
     found = [Toolkit(fact.value.version, fact.some()[:1], sure=True) for fact in case.facts.all(NVCC) if fact.value is not None]
-    package = case.package("cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
+    package = case.package(*_PACKAGES)
     if package is not None:
         found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
     report, mentions = case.facts.there(NUMBA_REPORT), case.facts.there(CUDA_MENTIONS)
