@@ -18,7 +18,7 @@ LOOKS = re.compile(
     r"|nvidia-bug-report\.sh|\{(?:python|own)\} (?:-I -S )?-c|\{python\} -m (?:site|pip (?:check|list))|rpm-ostree kargs$|powershell\.exe -Command 'Get|wsl\.exe -l"
     r"|Get-|Select-Object|grep |ProviderName)"
 )  # fmt: skip
-SHELL_ALONE = re.compile(r"(?:export|unset|ulimit|cd|\. /|\$Env:|\$env:|Remove-Item Env:|\w+=\$|stub_folder=)")
+SHELL_ALONE = re.compile(r"(?:export|unset|ulimit|cd|module load|\. /|\$Env:|\$env:|Remove-Item Env:|\w+=\$|stub_folder=)")
 RUNS_ONCE = re.compile(r"(?:systemd-inhibit|srun|qsub|bsub|docker run --rm|podman run --rm|cmake -B) ")
 TAKES_AWAY = re.compile(r"\b(?:apt-get (?:purge|remove)|(?:dnf|zypper|snap) remove|pacman -R|kill|rmmod|gpu-reset|nvidia-uninstall)\b")
 STARTS_ANEW = re.compile(r"^(?:reboot|Restart-Computer)$|systemctl (?:restart|stop)|delete pod", re.MULTILINE)

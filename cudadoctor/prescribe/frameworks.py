@@ -220,8 +220,16 @@ def values(case: Case) -> Found:
     architectures = ";".join(capability.text for capability in case.gpus.capabilities)
     yield "arch_list", architectures or None
     yield "cmake_architectures", architectures.replace(".", "") or None
-    state = case.get(FRAMEWORKS)
-    built = state.cuda if state is not None else None
+    yield "torch_cuda", torch_cuda(case)
+
+
+def torch_cuda(case: Case) -> str | None:
+    """The CUDA that PyTorch was built with: as the finding, its lines or PyTorch itself tell."""
+    told, state = case.value("torch_cuda"), case.get(FRAMEWORKS)
     stated = re.search(r"PyTorch \((\d{1,2}\.\d)\)", case.words)
-    told = case.value("torch_cuda")
-    yield "torch_cuda", told if told is not None else stated[1] if stated is not None else built.text if built is not None else None
+    if told is not None or stated is not None:
+        return told or (stated[1] if stated is not None else None)
+    if state is None or state.cuda is not None:
+        return state.cuda.text if state is not None and state.cuda is not None else None
+    tag = re.fullmatch(r"cu(\d{2})(\d)", state.build or "")
+    return f"{tag[1]}.{tag[2]}" if tag is not None else None

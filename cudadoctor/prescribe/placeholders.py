@@ -19,11 +19,12 @@ from cudadoctor.model.values import (
     LIBRARIES,
     LOADED_DRIVER,
     PYTHON,
+    TOOLKIT_MODULES,
     TOOLKITS,
     USER,
     WSL_DISTRIBUTIONS,
 )
-from cudadoctor.model.version import ComputeCapability
+from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import docker, driver, fabric_manager, libraries, linux_driver
@@ -247,6 +248,7 @@ def _toolkits(case: Case) -> Found:
     newest = max(kits, default=None)
     knows = first is not None and newest is not None and newest[0] >= first.major_minor
     yield "ptxas", f"{newest[1].rstrip('/')}/bin/ptxas" if newest is not None and knows else None
+    yield "toolkit_module", _toolkit_module(case, first, last)
     torch = case.value("torch_cuda")  # an extension is built with the CUDA of the PyTorch that loads it
     if torch is not None and re.fullmatch(r"\d{1,2}\.\d", torch) and not case.system.series_only:
         yield "toolkit_package", f"cuda-toolkit-{torch.replace('.', '-')}"
@@ -262,6 +264,19 @@ def _toolkits(case: Case) -> Found:
             release = str(major) if case.system.series_only else f"{major}.{minor}"
             yield "toolkit_package", f"cuda-toolkit-{release.replace('.', '-')}"
             yield "toolkit_folder", f"/usr/local/cuda-{release}"
+
+
+def _toolkit_module(case: Case, first: ToolkitVersion | None, last: ToolkitVersion | None) -> str | None:
+    """The cluster's module of the CUDA that PyTorch was built with; else of the newest that the GPUs and the driver take."""
+    named = ((name, ToolkitVersion(name.rpartition("/")[2])) for name in case.get(TOOLKIT_MODULES) or ())
+    found = sorted(named, key=lambda one: one[1].numbers)
+    torch = frameworks.torch_cuda(case)
+    if torch is not None:
+        found = [one for one in found if "{}.{}".format(*one[1].major_minor) == torch]
+    low = first.major_minor if first is not None else (0, 0)
+    high = min((one.major_minor for one in (last, case.cuda) if one is not None), default=None)
+    fit = [name for name, version in found if low <= version.major_minor and (high is None or version.major_minor <= high)]
+    return fit[-1] if fit else None
 
 
 def _requirement(text: str | None) -> str | None:

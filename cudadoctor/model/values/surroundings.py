@@ -201,6 +201,7 @@ NVIDIA_MODPROBE = Key[str]("nvidia-modprobe")  # its path
 CONTAINER_MARKS = Key[tuple[str, ...]]("container-marks")  # /.dockerenv, cgroup names ...: they prove nothing alone
 WSL = Key[bool]("wsl")
 TEGRA = Key[bool]("tegra")
+TOOLKIT_MODULES = Key[tuple[str, ...]]("toolkit-modules")  # of a cluster's environment modules, as `module load` takes them
 WSL_DISTRIBUTIONS = Key[tuple[WslDistribution, ...]]("wsl-distributions")
 DRAINED_NODE = Key[str]("drained-node")  # its name for Slurm
 OFFERED_GPUS = Key[OfferedGpus]("offered-gpus")
