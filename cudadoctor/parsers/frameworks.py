@@ -25,8 +25,8 @@ _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
 _TORCH = r"(?P<version>\d\.\d{1,2}(?:\.\w{1,14}){0,3})(?:\+(?P<build>[\w.]{1,24}))?"
 _VERSION = lazy(
-    r"(?:PyTorch [Vv]ersion(?: \(GPU\?\))?|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch)) {0,4}"
-    rf"(?:is |[:=]{{1,2}}) ?['\"]?v?{_TORCH}"
+    r"(?:PyTorch [Vv]ersion(?: \(GPU\?\))?|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch))"
+    rf" {{0,4}}(?:is |[:=]{{1,2}}) ?['\"]?v?{_TORCH}"
 )
 # YOLOv5  v6.0-147-g628817d torch 1.10.1+cpu CPU; Ultralytics 8.3.40 Python-3.11.9 torch-2.5.1+cpu CPU (AMD Ryzen 5 5600X 6-Core Processor)
 _BANNER = lazy(rf"(?:YOLO|Ultralytics)[^\n]{{0,60}}[ -]torch[ -]{_TORCH} C(?:PU|UDA)\b")

@@ -61,7 +61,7 @@ def parse_offered(text: Text) -> Output:
 
 def parse_modules(text: Text) -> Output:
     found: dict[str, int] = {}
-    for number, line in text.lines_with(("uda/", "CUDA/", "toolkit/")):
+    for number, line in text.lines_with(("uda/", "CUDA/", "oolkit/")):
         if _ROW_OF_MODULES.match(line[:1000]):
             found |= {match[0]: number for match in _TOOLKIT_MODULE.finditer(line)}
     if found:
