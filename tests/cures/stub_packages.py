@@ -83,8 +83,10 @@ def _rpm_fusion() -> tuple[Stub, ...]:
 
 
 RPM_FUSION = _rpm_fusion()
+FOR_PYTHON = ("gcc", "make", "libffi-devel", "xz-devel", "bzip2-devel", "openssl-devel", "zlib-devel", "sqlite-devel")
 FEDORA = (
-    *plain("akmods", "kmodtool", "mokutil", "openssl", "moby-engine", "gcc", "gcc-c++", "python3-devel", "dkms", "infiniband-diags"),
+    *plain("akmods", "kmodtool", "mokutil", "openssl", "moby-engine", "gcc-c++", "python3-devel", "dkms", "infiniband-diags"),
+    *plain(*FOR_PYTHON),
     Stub(name="kernel-devel", version="6.14.5", release="300.fc42", arch="x86_64"),
     Stub(name="kernel-devel", version="6.15.3", release="200.fc42", arch="x86_64"),
 )
@@ -153,7 +155,7 @@ def _rhel_kernels() -> Iterable[Stub]:
 
 
 RHEL = (
-    *plain("gcc", "gcc-c++", "python3-devel", "infiniband-diags", "python3-dnf-plugin-versionlock", "dnf-plugins-core"),
+    *plain("gcc-c++", "python3-devel", "infiniband-diags", "python3-dnf-plugin-versionlock", "dnf-plugins-core", *FOR_PYTHON),
     *_rhel_kernels(),
 )
 EPEL = plain("dkms")
@@ -201,7 +203,10 @@ NVIDIA_SUSE = (
     *_group("G07", "595.71.05", closed=False), *_group("G06", "580.95.05", closed=True), *_old_group("G05", "470.256.02"),
     *_old_group("G04", "390.157"), *plain("nvidia-modprobe", "nvidia-persistenced", "nvidia-settings"),
 )  # fmt: skip
-SUSE = plain("kernel-default-devel", "make", "gcc", "gcc-c++", "python3-devel", "docker", "infiniband-diags")
+SUSE = plain(
+    "kernel-default-devel", "make", "gcc", "gcc-c++", "python3-devel", "docker", "infiniband-diags",
+    "libffi-devel", "xz-devel", "libbz2-devel", "libopenssl-devel", "zlib-devel", "sqlite3-devel",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- Arch
@@ -213,8 +218,13 @@ ARCH = (
     Stub(name="nvidia-open-dkms", version=NEW, requires=f"dkms, nvidia-utils={NEW}", provides="NVIDIA-MODULE", conflicts="NVIDIA-MODULE"),
     Stub(name="opencl-nvidia", version=NEW), Stub(name="lib32-nvidia-utils", version=NEW, requires=f"nvidia-utils={NEW}"),
     Stub(name="libnvidia-container"), Stub(name="nvidia-container-toolkit", requires="libnvidia-container"),
-    Stub(name="linux-firmware-nvidia"),
+    Stub(name="linux-firmware-nvidia"), *plain("libffi", "xz", "bzip2", "openssl", "zlib", "sqlite"),
 )  # fmt: skip
+# https://github.com/CachyOS/CachyOS-PKGBUILDS
+CACHYOS = (
+    Stub(name="nvidia-580xx-utils", version="580.119.02"),
+    Stub(name="nvidia-580xx-dkms", version="580.119.02", requires="dkms, nvidia-580xx-utils=580.119.02"),
+)
 
 
 # ---------------------------------------------------------------- making them

@@ -102,7 +102,7 @@ MACHINES = (
     _suse("opensuse-microos", "6.14.6-1-default"),
     Machine(word="arch", manager="pacman", kernel="6.14.6-arch1-1", repositories=("arch",)),
     Machine(word="manjaro", manager="pacman", kernel="6.12.28-1-MANJARO", repositories=("arch",)),
-    Machine(word="cachyos", manager="pacman", kernel="6.14.6-2-cachyos", repositories=("arch",)),
+    Machine(word="cachyos", manager="pacman", kernel="6.14.6-2-cachyos", repositories=("cachyos", "arch")),
 )  # fmt: skip
 RPMS = {
     "fedora": stubs.FEDORA, "rpmfusion": stubs.RPM_FUSION, "of-nvidia": stubs.OF_NVIDIA, "rhel": stubs.RHEL, "epel": stubs.EPEL,
@@ -154,9 +154,6 @@ class Root:
         (folder / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\n")
         for name in ("local", "system_upgrade"):  # Debian's choice of plugins is not theirs
             (folder / f"etc/dnf/plugins/{name}.conf").write_text("[main]\nenabled=0\n")
-        (folder / "etc/pacman.conf").write_text(
-            "[options]\nArchitecture = auto\nSigLevel = Never\nDisableSandbox\n[arch]\nServer = file:///srv/repos/arch\n"
-        )
         for name in STATE:
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.empty = self._keep("empty")
@@ -196,10 +193,11 @@ class Root:
             shutil.rmtree(self.folder / "tmp/release")
         for path in SUSE_FOLDERS:
             shutil.copytree(srv / "repos/nvidia-suse", self._web(f"download.nvidia.com/{path}"))
-        (srv / "repos/arch").mkdir()
-        for stub in stubs.ARCH:
-            stubs.for_pacman(stub, srv / "repos/arch")
-        self.must("cd /srv/repos/arch && repo-add -q arch.db.tar.gz *.pkg.tar.gz")
+        for name, found in (("arch", stubs.ARCH), ("cachyos", stubs.CACHYOS)):
+            (srv / "repos" / name).mkdir()
+            for stub in found:
+                stubs.for_pacman(stub, srv / "repos" / name)
+            self.must(f"cd /srv/repos/{name} && repo-add -q {name}.db.tar.gz *.pkg.tar.gz")
 
     def _web(self, path: str) -> Path:
         found = self.folder / "srv/web" / path
@@ -248,6 +246,9 @@ class Root:
         )
         (self.folder / "etc/os-release").write_text(release)
         (self.folder / "srv/uname").write_text(f"{machine.kernel}\n")
+        if machine.manager == "pacman":
+            servers = "".join(f"[{name}]\nServer = file:///srv/repos/{name}\n" for name in machine.repositories)
+            (self.folder / "etc/pacman.conf").write_text(f"[options]\nArchitecture = auto\nSigLevel = Never\nDisableSandbox\n{servers}")
         key = (machine.word, before, repositories)
         if key in self.kept:
             self._restore(self.kept[key])
