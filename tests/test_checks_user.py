@@ -724,6 +724,8 @@ def test_nvml_line() -> None:
     lost = Nvml(code=0, gpus=(one, make.nvml_gpu(1, handle_error="GPU is lost")))
     assert say(lost) == "NVML answers for 1 GPU: NVIDIA H200 (140.0 GiB); 1 GPU cannot be opened (GPU is lost)"
     assert say(Nvml(code=0)) == "NVML answers and lists no GPU"
+    unread = nvml.CHECK.describe(host({NVML: make.fact(NVML, Nvml(code=0), whole=False)}), KNOWLEDGE)
+    assert unread.because == unread.summary == "NVML answers, and its list of GPUs could not be read"
 
 
 # ---------------------------------------------------------------- libcuda

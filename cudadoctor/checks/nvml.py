@@ -29,7 +29,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(f"NVML does not start: {nvml.message or 'no message'} (code {nvml.code})", found.some())
     driver = f" of driver {nvml.library}" if nvml.library is not None else ""
     if not nvml.gpus:
-        return Line(f"NVML{driver} answers and lists no GPU", found.some())
+        unread = None if found.whole else "NVML answers, and its list of GPUs could not be read"
+        return Line(unread or f"NVML{driver} answers and lists no GPU", found.some(), because=unread)
     lost = [gpu for gpu in nvml.gpus if gpu.handle_error is not None]
     usable = Counter(_name(gpu) for gpu in nvml.gpus if gpu.handle_error is None)  # equal GPUs once, with their number
     said = f"NVML{driver} answers for {plural(usable.total(), 'GPU')}"
