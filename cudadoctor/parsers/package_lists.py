@@ -44,6 +44,7 @@ _BUILD = lazy(
 def parse(text: Text) -> Output:
     """One fact with every watched package that a line of the text gives a version of."""
     found: dict[tuple[str, str], ListedPackage] = {}
+    came: set[str] = set()
     lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
@@ -54,6 +55,9 @@ def parse(text: Text) -> Output:
         package = _package(line, number)
         if package is not None and (_OF_UV.match(line) is not None or command(lines[number - 1]) is None):
             found.setdefault((package.name, package.version.text), package)
+            came |= {package.name} if line.startswith(" + ") else set()
+    # What uv took away for another version is gone; where no other came, such a line may be an item of somebody's list.
+    found = {key: one for key, one in found.items() if not (one.name in came and lines[one.line - 1].startswith(" - "))}
     if found:
         quotes = [text.quote(package.line) for package in found.values()]
         yield text.fact(LISTED_PACKAGES, ListedPackages(packages=tuple(found.values())), *quotes[:_QUOTES], whole=False)

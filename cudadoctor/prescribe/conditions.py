@@ -330,6 +330,7 @@ CONDITIONS: dict[str, Condition] = {
         case.value("framework") is None and not case.quotes(case.forms["words"]["build"]) and frameworks.named_in(case) is None
     ),
     "numba": _numba,
+    "cudnn-wheel-old": frameworks.cudnn_wheel_is_old,
     "library-absent": lambda case: bool(case.quotes(case.forms["words"]["not-there"])),
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,

@@ -13,6 +13,7 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.shells import Found
 
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
+_BUILT_WITH_CUDNN = lazy(r"compiled {1,2}(?:with: |against )\(?(\d{1,2})(?:\.|, )(\d{1,2})")
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
 _EXTRA = lazy(r"([a-z][\w-]{0,40})\[[\w,-]{1,40}\]")
@@ -108,12 +109,30 @@ def cudnn_requirement(case: Case) -> str:
     stated = case.value("requirement")
     if stated is not None and stated.startswith("nvidia-cudnn"):
         return stated
-    found = _CUDNN.search(case.words)
+    built, found = _cudnn_of_build(case), _CUDNN.search(case.words)
     major = int(next(group for group in found.groups() if group)) if found is not None else 9
     asked = case.value("cuda_series")
     here = next((name[len("nvidia-cudnn-") :] for name in _listed(case) if name.startswith("nvidia-cudnn-cu")), None)
     series = f"cu{asked}" if asked is not None else here or pip.series(case) or "cu12"
-    return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
+    major = built[0] if built is not None else major
+    bound = f">={major}.{built[1]},<{major + 1}" if built is not None else f"=={major}.*"  # a later one of the same major version serves
+    return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}{bound}"
+
+
+def cudnn_wheel_is_old(case: Case) -> bool:
+    """The wheel that is installed is older than the cuDNN that the framework was built with: no library path hides another one."""
+    here = next((version for name, version in _listed(case).items() if name.startswith("nvidia-cudnn-cu")), None)
+    built, numbers = _cudnn_of_build(case), re.match(r"(\d{1,2})\.(\d{1,2})", here or "")
+    return built is not None and numbers is not None and (int(numbers[1]), int(numbers[2])) < built
+
+
+def _cudnn_of_build(case: Case) -> tuple[int, int] | None:
+    """The cuDNN that the framework was built with, as it says itself: 9.8.0, (9, 8, 0), or as cudnn_version.h counts (90800, 8904)."""
+    counted, said = case.value("cudnn_built"), _BUILT_WITH_CUDNN.search(case.words)
+    if counted is not None and counted.isdigit():
+        major, rest = divmod(int(counted), 10000 if len(counted) > 4 else 1000)
+        return major, rest // 100
+    return (int(said[1]), int(said[2])) if said is not None else None
 
 
 def wheel_series(case: Case) -> str | None:
