@@ -19,7 +19,6 @@ from cudadoctor.report.clean import clean, one_line
 
 # What opens markup or a link anywhere in a line, and what does at its start.
 _SPECIAL = lazy(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
-_MENTION = lazy(r"(?<!\w)\\@(?=[A-Za-z0-9])")  # GitHub reads names in the finished page, where a backslash is gone
 _FIRST = lazy(r"^(\d*)([+=:.)-])")
 _TICKS = lazy(r"`+")
 _CODE_IN_PROSE = lazy(r"`([^`\n]+)`")
@@ -42,7 +41,7 @@ def escaped(text: str) -> str:
 
 
 def _inner(text: str) -> str:
-    return _MENTION.sub("@<!-- -->", _SPECIAL.sub(r"\\\1", text))
+    return _SPECIAL.sub(r"\\\1", text)
 
 
 def code(text: str) -> str:
