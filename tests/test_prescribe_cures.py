@@ -259,6 +259,13 @@ def test_root_may_end_the_process_of_another_user() -> None:
     assert "kill 4711" in commands(ending(Process(pid=4711, own=False, user="bob", start_time=1.7e9), who=ROOT_USER))
 
 
+def test_a_stopped_process_goes_on_so_that_the_signal_reaches_it() -> None:
+    found = commands(ending(Process(pid=4711, own=True, state="stopped", start_time=1.7e9)))
+    assert found.index("kill 4711") < found.index("kill -CONT 4711") < found.index("kill -9 4711")
+    assert "-CONT" not in commands(ending(Process(pid=4711, own=True, state="stopped")))  # no step ends it
+    assert "-CONT" not in commands(ending(Process(pid=4711, own=True, state="running", start_time=1.7e9)))
+
+
 def test_a_dead_process_is_collected_through_its_parent() -> None:
     found = commands(ending(Process(pid=4711, ppid=4000, own=True, state="defunct", start_time=1.7e9)))
     assert "kill 4000" in found
