@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -219,6 +220,19 @@ def test_a_process_is_ended_only_while_it_is_the_one_that_was_seen(cause: str, s
     assert sleeper.wait(10) == -15
 
 
+@unix
+@pytest.mark.parametrize("cause", ["zombie-gpu-process", "gpu-memory-held-by-others"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_stopped_process_goes_on_so_that_the_signal_reaches_it(cause: str, known: bool, sleeper: subprocess.Popen[bytes]) -> None:
+    """`known`: since when it runs; a text's table may not say so."""
+    sleeper.send_signal(signal.SIGSTOP)
+    seen = Process(pid=sleeper.pid, own=True, state="stopped", start_time=psutil.Process(sleeper.pid).create_time() if known else None)
+    state = {PROCESSES: Processes(processes=(seen,), provider=None if known else "ps"), USER: user()}
+    found = written(cause, state, {"pid": str(sleeper.pid), "pids": str(sleeper.pid)})
+    run(next(line for line in shells(found) if "kill " in line))
+    assert sleeper.wait(10) == -15
+
+
 def test_looking_comes_before_ending_and_force_last() -> None:
     found = ending(Process(pid=4711, own=True, start_time=1.7e9))
     lines = [step for step in found.steps if step.shell and "4711" in step.shell]
@@ -257,13 +271,6 @@ def test_where_no_table_was_read_nobody_knows_where_a_process_is() -> None:
 
 def test_root_may_end_the_process_of_another_user() -> None:
     assert "kill 4711" in commands(ending(Process(pid=4711, own=False, user="bob", start_time=1.7e9), who=ROOT_USER))
-
-
-def test_a_stopped_process_goes_on_so_that_the_signal_reaches_it() -> None:
-    found = commands(ending(Process(pid=4711, own=True, state="stopped", start_time=1.7e9)))
-    assert found.index("kill 4711") < found.index("kill -CONT 4711") < found.index("kill -9 4711")
-    assert "-CONT" not in commands(ending(Process(pid=4711, own=True, state="stopped")))  # no step ends it
-    assert "-CONT" not in commands(ending(Process(pid=4711, own=True, state="running", start_time=1.7e9)))
 
 
 def test_a_dead_process_is_collected_through_its_parent() -> None:
@@ -339,3 +346,16 @@ def test_a_stub_that_the_loaders_cache_names_leaves_its_configuration() -> None:
     assert "      ldconfig\n" in out
     assert "grep -rn stubs /etc/ld.so.conf" in out
     assert "LD_LIBRARY_PATH" not in out
+
+
+@unix
+def test_the_gpu_of_a_wsl_distribution_is_switched_on_in_its_own_section(tmp_path: Path) -> None:
+    """As bash carries the step out, on a file in place of /etc/wsl.conf."""
+    conf = tmp_path / "wsl.conf"
+    before = "[boot]\nsystemd=true\n\n[gpu]\nenabled = false\n\n[interop]\nenabled=false\n"
+    conf.write_text(before)
+    steps = KNOWLEDGE.recipe("switch-wsl-gpu-on").steps
+    for command, after in ((steps[0].shell, before.replace("enabled = false", "enabled=true")), (steps[0].undo, before)):
+        assert command is not None
+        subprocess.run(["sh", "-ec", command.replace("/etc/wsl.conf", str(conf))], check=True)
+        assert conf.read_text() == after

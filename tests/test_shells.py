@@ -214,8 +214,9 @@ def test_a_recorded_path_adds_no_command_to_a_script_for_windows(name: str) -> N
     "requirement", ["evil @ https://example.org/x.whl", "evil", "numpy; os_name=='posix'", "numpy @ file:///tmp/x", "nump y"]
 )
 def test_a_message_has_nothing_strange_installed(requirement: str) -> None:
-    assert placeholders._requirement(requirement) is None
-    assert placeholders._requirement("numpy<2.3") == "numpy<2.3"
+    known = KNOWLEDGE.conditions["packages"]["of-python"]
+    assert placeholders._requirement(requirement, known) is None
+    assert placeholders._requirement("numpy<2.3", known) == "numpy<2.3"
 
 
 @pytest.mark.parametrize("word", ATTACKS)

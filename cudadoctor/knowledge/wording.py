@@ -72,12 +72,13 @@ class Conditions(Table, frozen=True, kw_only=True):
 
     says: dict[str, str]
     engines: dict[str, str]
+    capabilities: dict[str, str]
     frameworks: dict[str, str]
     packages: dict[str, str]
     words: dict[str, str]
 
     def compiled(self) -> dict[str, dict[str, re.Pattern[str]]]:
-        kinds = ("says", "engines", "frameworks", "packages", "words")
+        kinds = ("says", "engines", "capabilities", "frameworks", "packages", "words")
         return {kind: {name: lazy(pattern) for name, pattern in getattr(self, kind).items()} for kind in kinds}
 
 

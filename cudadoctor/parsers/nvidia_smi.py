@@ -15,6 +15,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, GpuProcess, Smi, SmiGpu
 from cudadoctor.model.values.driver import UNFIT
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
+from cudadoctor.parsers import nvidia_smi_lists as lists
 from cudadoctor.parsers import nvidia_smi_query as query
 from cudadoctor.parsers import nvidia_smi_table as table
 from cudadoctor.parsers.base import Output, Text, parser
@@ -47,8 +48,8 @@ _EXIT_WORDS = lazy(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3}
 _NOT_FOUND = not_found("nvidia-smi")
 _OF_MESSAGES = ("NVIDIA-SMI", "NVML", "evice", "GPU is lost")
 _LEAD = " \t>#*`\"'"
-_FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists),
-          ("DRIVER version", query.versions))  # fmt: skip
+_FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", lists.lists),
+          ("DRIVER version", lists.versions))  # fmt: skip
 _NEAR = 3  # lines within which messages belong to one run
 _BEFORE = 6  # lines that may stand between a complaint about one GPU and the table of the others
 

@@ -1,4 +1,4 @@
-"""What nvidia-smi prints besides its table: `-q` (whole, `-d ...`, one section cut out), `-q -x` (XML), `nvlink -s`, `-L` and `--version`.
+"""What `nvidia-smi -q` prints (whole, `-d ...`, one section cut out), `-q -x` (XML) and `nvlink -s`.
 
 Fields are known by their own name, wherever they stand; those whose name several sections have count only below their section's heading.
 History (aggregate counters, the time spent with low clocks) is left alone: it says nothing of now.
@@ -10,22 +10,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_DETAILS, GpuDetails, GpuProcess, Smi, SmiGpu
 from cudadoctor.model.version import CudaVersion, ModuleVersion
 from cudadoctor.parsers.base import Output, Text, parser
+from cudadoctor.parsers.nvidia_smi_lists import LISTED
 from cudadoctor.parsers.nvidia_smi_table import address_of, bytes_of
 
 BANNER = lazy(r"={8,20}NVSMI LOG={8,20}")
 _FIELD = lazy(r"^\s{0,60}(?P<name>[A-Za-z][^:<>]{0,58}?)\s{0,60}: (?P<value>.{0,300})$")
 _HEADING = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
 _GPU = lazy(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
-_LISTED = lazy(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
-_LISTED_MIG = lazy(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: (?P<uuid>MIG-[\w/-]{4,80})")
 _LINK = lazy(r"^\s{0,20}Link (?P<link>\d{1,2}): (?P<state><inactive>|inactive|[\d.]{1,8} GB/s)$")
-_VERSION = lazy(r"^\s{0,16}(?P<name>DRIVER version|CUDA(?: UMD)? Version)\s{1,20}: (?P<version>\d{1,4}(?:\.\d{1,4}){1,3})$")
 _TAG = lazy(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
 _AMOUNT = lazy(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
 _FAILED = lazy(r"^\[?(?:Unknown Error|GPU is lost|GPU requires reset|ERR!)\]?$")
@@ -213,7 +209,7 @@ class _Reader:
     def take(self, number: int, line: str) -> bool:
         """Takes in one line; False where it is none of nvidia-smi's."""
         gpu = _GPU.match(line) if "GPU " in line else None
-        listed = _LISTED.match(line) if "UUID: GPU-" in line else None
+        listed = LISTED.match(line) if "UUID: GPU-" in line else None
         link = _LINK.match(line) if "Link " in line else None
         field = _FIELD.match(line) if ": " in line else None
         if gpu is not None:
@@ -344,36 +340,6 @@ def documents(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
                 reader.tag(tag, number)
     if reader is not None:
         yield reader.smi(), reader.first, reader.last
-
-
-def versions(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
-    """`nvidia-smi --version`: a line each for the program, NVML, the driver and its CUDA."""
-    for number, line in enumerate(lines, 1):
-        driver = _VERSION.match(line) if "DRIVER version" in line else None
-        cuda = _VERSION.match(lines[number]) if driver is not None and number < len(lines) else None
-        if driver is not None:
-            named = cuda is not None and cuda["name"] in _CUDA_NAMES
-            newest = CudaVersion(cuda["version"]) if cuda is not None and named else None
-            yield Smi(module=ModuleVersion(driver["version"]), cuda=newest), number, number + named
-
-
-def lists(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
-    """Every run of lines of `nvidia-smi -L`."""
-    gpus: list[SmiGpu] = []
-    last = 0
-    for number, line in enumerate(lines, 1):
-        found = _LISTED.match(line) if "UUID: GPU-" in line else None
-        instance = _LISTED_MIG.match(line) if gpus and found is None else None
-        if gpus and instance is None and (found is None or int(found["index"]) <= (gpus[-1].index or 0)):
-            yield Smi(gpus=tuple(gpus)), gpus[0].line, last
-            gpus = []
-        if found is not None:
-            gpus.append(SmiGpu(index=int(found["index"]), name=found["name"], uuid=found["uuid"], line=number))
-        elif instance is not None:
-            gpus[-1] = msgspec.structs.replace(gpus[-1], mig_uuids=(*gpus[-1].mig_uuids, instance["uuid"]))
-        last = number if gpus else last
-    if gpus:
-        yield Smi(gpus=tuple(gpus)), gpus[0].line, last
 
 
 def parse(text: Text) -> Output:

@@ -167,13 +167,6 @@ def _toolkit_packaged(case: Case) -> bool:
     return found and not there and not frameworks.on_jetson(case) and case.system.image is None
 
 
-def _toolkit_of_build(case: Case) -> bool:
-    """Of mixed toolkits only a build for PyTorch says which one is wanted, and an old GPU's CuPy brings its own."""
-    if case.root.cause == "toolkit-libraries-mixed":
-        return case.value("torch_cuda") is not None
-    return case.root.cause != "toolkit-dropped-gpu" or frameworks.framework(case) != "cupy"
-
-
 def _tileiras_knows(case: Case) -> bool:
     """The GPU that tileiras was asked to compile for is of a generation that some release of it knows, or nobody says which it is."""
     number = re.match(r"\d{2,3}", case.value("capability") or "")
@@ -334,7 +327,8 @@ CONDITIONS: dict[str, Condition] = {
     "library-absent": lambda case: bool(case.quotes(case.forms["words"]["not-there"])),
     "jetson": frameworks.on_jetson,
     "toolkit-packaged": _toolkit_packaged,
-    "toolkit-of-build": _toolkit_of_build,
+    # Of mixed toolkits only a build for PyTorch says which one is wanted.
+    "toolkit-of-build": lambda case: case.root.cause != "toolkit-libraries-mixed" or case.value("torch_cuda") is not None,
     "pip-torch": pip.torch_of_pip,
     # Of a text's environment nobody knows which PyTorch is in it.
     "pip-torch-possible": lambda case: (

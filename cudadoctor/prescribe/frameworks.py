@@ -63,7 +63,7 @@ def torch_index(case: Case) -> tuple[str, str] | None:
     newest_known = case.cuda.major_minor if case.cuda is not None else (UNKNOWN_DRIVER, 99)
     known = [row for row in newest if row.toolkit.major_minor <= newest_known] or newest[:1]
     state = case.get(FRAMEWORKS)
-    built = state.cuda if state is not None else None
+    built = state.toolkit if state is not None else None
     row = max(reversed([row for row in known if built is None or row.toolkit.major_minor >= built.major_minor] or known), key=_last_release)
     return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
 
@@ -109,20 +109,27 @@ def cudnn_requirement(case: Case) -> str:
     stated = case.value("requirement")
     if stated is not None and stated.startswith("nvidia-cudnn"):
         return stated
-    built, found = _cudnn_of_build(case), _CUDNN.search(case.words)
-    major = int(next(group for group in found.groups() if group)) if found is not None else 9
+    built, found, wheel = _cudnn_of_build(case), _CUDNN.search(case.words), _cudnn_wheel(case)
     asked = case.value("cuda_series")
-    here = next((name[len("nvidia-cudnn-") :] for name in _listed(case) if name.startswith("nvidia-cudnn-cu")), None)
-    series = f"cu{asked}" if asked is not None else here or pip.series(case) or "cu12"
-    major = built[0] if built is not None else major
-    bound = f">={major}.{built[1]},<{major + 1}" if built is not None else f"=={major}.*"  # a later one of the same major version serves
+    series = f"cu{asked}" if asked is not None else wheel[0] if wheel is not None else pip.series(case) or "cu12"
+    if built is not None:  # a later one of the same major version serves
+        major, bound = built[0], ">={}.{},<{}".format(*built, built[0] + 1)
+    else:
+        major = int(next(group for group in found.groups() if group)) if found is not None else 9
+        bound = f"=={major}.*"
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}{bound}"
+
+
+def _cudnn_wheel(case: Case) -> tuple[str, str] | None:
+    """The series and the version of the wheel that is installed."""
+    name = "nvidia-cudnn-"
+    return next(((one.removeprefix(name), version) for one, version in _listed(case).items() if one.startswith(f"{name}cu")), None)
 
 
 def cudnn_wheel_is_old(case: Case) -> bool:
     """The wheel that is installed is older than the cuDNN that the framework was built with: no library path hides another one."""
-    here = next((version for name, version in _listed(case).items() if name.startswith("nvidia-cudnn-cu")), None)
-    built, numbers = _cudnn_of_build(case), re.match(r"(\d{1,2})\.(\d{1,2})", here or "")
+    built, wheel = _cudnn_of_build(case), _cudnn_wheel(case)
+    numbers = re.match(r"(\d{1,2})\.(\d{1,2})", wheel[1]) if wheel is not None else None
     return built is not None and numbers is not None and (int(numbers[1]), int(numbers[2])) < built
 
 
@@ -244,11 +251,6 @@ def values(case: Case) -> Found:
 
 def torch_cuda(case: Case) -> str | None:
     """The CUDA that PyTorch was built with: as the finding, its lines or PyTorch itself tell."""
-    told, state = case.value("torch_cuda"), case.get(FRAMEWORKS)
-    stated = re.search(r"PyTorch \((\d{1,2}\.\d)\)", case.words)
-    if told is not None or stated is not None:
-        return told or (stated[1] if stated is not None else None)
-    if state is None or state.cuda is not None:
-        return state.cuda.text if state is not None and state.cuda is not None else None
-    tag = re.fullmatch(r"cu(\d{2})(\d)", state.build or "")
-    return f"{tag[1]}.{tag[2]}" if tag is not None else None
+    stated, state = re.search(r"PyTorch \((\d{1,2}\.\d)\)", case.words), case.get(FRAMEWORKS)
+    built = state.toolkit if state is not None else None
+    return case.value("torch_cuda") or (stated[1] if stated is not None else built.text if built is not None else None)

@@ -5,7 +5,7 @@ what a choice of driver is, and the words for both; families.py knows the packag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -23,7 +23,6 @@ _CLOUD_KERNEL = lazy(r"-(?:aws|azure|gcp|gke|oracle|kvm|ibm|nvidia|nvidia-64k|cl
 _SERVER_PACKAGE = lazy(r"nvidia-headless-|nvidia-(?:driver|utils|dkms|compute-utils)-\d+-server|nvidia-fabricmanager")
 _PCI_ID = lazy(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
 _CHIP = lazy(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
-_REFUSED = lazy(r"\b(?:compute|sm)_(\d{1,2})(\d)\b")
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +37,16 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.capabilities, default=None)
 
 
-def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
-    """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
+def gpus_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: Knowledge) -> Gpus:
+    """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them.
+
+    `gpu_sm` of the values: the architecture of the GPU that a message refuses; 61 is 6.1.
+    """
     adapters = (one.device for one in facts.value(DISPLAY_ADAPTERS) or () if one.is_nvidia and one.device is not None)
     known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or [_by_id(device, knowledge) for device in adapters]
-    found = known or list(_quoted(root, knowledge)) or list(_of_capabilities(_named(facts, knowledge), knowledge))
+    number = values.get("gpu_sm")
+    refused = (ComputeCapability(f"{number[:-1]}.{number[-1]}"),) if number is not None else _named(facts, knowledge)
+    found = known or list(_quoted(root, knowledge)) or list(_of_capabilities(refused, knowledge))
     by_first_driver = sorted((row for row, _ in found if row is not None), key=lambda row: row.first_driver_branch or 0)
     latest = {row.id: row for row in by_first_driver}  # of an A100 and an RTX 3080 the one that needs the later driver
     architectures = {row.id: latest[row.id] for row, _ in found if row is not None}
@@ -89,8 +93,6 @@ def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
             yield _by_id(found[1], knowledge)
         for found in _CHIP.finditer(quote.text):
             yield _by_name(found[1], knowledge)
-        if root.cause == "toolkit-dropped-gpu":  # what the compiler refuses is the GPU's own architecture
-            yield from _of_capabilities((ComputeCapability(f"{found[1]}.{found[2]}") for found in _REFUSED.finditer(quote.text)), knowledge)
 
 
 def _by_id(device: str, knowledge: Knowledge) -> Pair:

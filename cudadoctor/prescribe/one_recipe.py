@@ -16,13 +16,6 @@ MOST_THREADS = 1024  # of a block, for every GPU from Fermi on (CUDA C++ Program
 FITTING = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}  # blocks of 256 threads: they fit whatever registers the kernel takes
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 _GIVEN = lazy(rf"{CAPABILITIES}[=:] ?['\"]?((?:[a-z0-9]{{3,10}},?){{1,8}})")
-# Source: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
-_CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx", "compat32")
-_LIBRARIES_OF = {
-    "video": lazy(r"libnvcuvid|libnvidia-(?:encode|opticalflow)|nvenc"),
-    "graphics": lazy(r"libnvoptix|lib(?:GLX|EGL|GLESv\d)_nvidia|nvidia_icd"),
-}
-_LIBRARY = lazy(r"lib(?:nvcuvid|nvoptix|nvidia-(?:encode|opticalflow)|(?:GLX|EGL)_nvidia)\.so\.\d")
 _COLAB = ("COLAB_GPU", "COLAB_RELEASE_TAG", "COLAB_BACKEND_VERSION")
 _KAGGLE = ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_URL_BASE", "KAGGLE_CONTAINER_NAME")
 _SPEAKS_OF_COLAB, _SPEAKS_OF_KAGGLE = lazy(r"google\.colab|(?<!\w)/content/"), lazy(r"/kaggle/")
@@ -48,12 +41,11 @@ def values(case: Case) -> Found:
 
 def _capabilities(case: Case) -> Found:
     """The list that the container has, with what the library asks for that was not passed in; and that library."""
-    given = case.variable(CAPABILITIES) or next((found[1] for found in _GIVEN.finditer(case.words)), "")
-    needed = {name for name, form in _LIBRARIES_OF.items() if form.search(case.words)} or {"compute"}
-    wanted = {*given.split(","), *needed, "utility"}
-    yield "driver_capabilities", ",".join(name for name in _CAPABILITIES if name in wanted)
-    library = _LIBRARY.search(case.words)
-    yield "driver_library", library[0] if library is not None and "compute" not in needed else "libcuda.so.1"
+    # Where nobody says what the container has, it is to have what a program on the GPU needs in any case.
+    given = case.variable(CAPABILITIES) or next((found[1] for found in _GIVEN.finditer(case.words)), "compute,utility")
+    libraries = {name: found[0] for name, form in case.forms["capabilities"].items() if (found := form.search(case.words)) is not None}
+    yield "driver_capabilities", ",".join(dict.fromkeys((*filter(None, given.split(",")), *(libraries or ("compute",)), "utility")))
+    yield "driver_library", next(iter(libraries.values()), "libcuda.so.1")
 
 
 def _refused(case: Case) -> Launch | None:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
     DRAINED_NODE,
@@ -31,15 +30,6 @@ from cudadoctor.prescribe.driver_values import docker, driver, fabric_manager, l
 from cudadoctor.prescribe.pip import newest_python, stack_of
 from cudadoctor.prescribe.shells import Found, Script, Value, each, printable
 
-# What a recording or a message may have pip install: packages that this doctor speaks of, each by its whole name. Of a family, such as
-# cupy-..., anybody may publish one more.
-_KNOWN_PACKAGE = lazy(
-    r"numpy|scipy|llvmlite|numba(?:-cuda)?|pynvml|torch(?:vision|audio)?|triton|keras|tensorflow(?:-(?:cpu|gpu))?|onnxruntime(?:-gpu)?"
-    r"|jax(?:lib)?|jax-cuda1[123]-(?:plugin|pjrt)|cupy(?:-cuda(?:1[123]x|11[0-8]|102))?|cuda-(?:python|bindings|core|pathfinder|toolkit)"
-    r"|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf|flatbuffers|opt[-_]einsum|importlib[-_]metadata|nvidia-ml-py"
-    r"|nvidia-(?:cu(?:blas|dnn|dss|fft|file|rand|solver|sparse|sparselt)|nccl|nvjitlink|nvjpeg|nvshmem|nvtx|nvvm|npp"
-    r"|cuda-(?:c?crt|cccl|cupti|cuxxfilt|nvcc|nvrtc|opencl|profiler-api|runtime|sanitizer-api))(?:-cu1[123])?"
-)
 NEWEST_SERIES = 13  # of CUDA: a driver of it runs machine code of each of its toolkits
 
 
@@ -194,7 +184,8 @@ def _python(case: Case) -> Found:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
     aligning = "align-python-packages" in case.cause.recipes  # what fits is read from a large table
     stated = case.value("requirement") or frameworks.jax_of_jaxlib(case)
-    yield "fitting_requirement", _requirement(stated or (pip.numpy_requirement(case) if aligning else None))
+    wanted = stated or (pip.numpy_requirement(case) if aligning else None)
+    yield "fitting_requirement", _requirement(wanted, case.forms["packages"]["of-python"])
     yield from _toolkits(case)
     stack = case.stack or (stack_of(case) if series is None or case.root.cause == "numba-too-old" else None)  # its recipe names a Python
     if stack is not None:
@@ -279,7 +270,7 @@ def _toolkit_module(case: Case, first: ToolkitVersion | None, last: ToolkitVersi
     return fit[-1] if fit else None
 
 
-def _requirement(text: str | None) -> str | None:
+def _requirement(text: str | None, known: re.Pattern[str]) -> str | None:
     if not text:
         return None
     from packaging.requirements import Requirement  # slow to import, seldom needed
@@ -288,7 +279,7 @@ def _requirement(text: str | None) -> str | None:
         wanted = Requirement(text)
     except ValueError:
         return None
-    return str(wanted) if wanted.url is None and wanted.marker is None and _KNOWN_PACKAGE.fullmatch(wanted.name.lower()) else None
+    return str(wanted) if wanted.url is None and wanted.marker is None and known.fullmatch(wanted.name.lower()) else None
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (

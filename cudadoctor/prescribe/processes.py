@@ -48,9 +48,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-may-be-ended": lambda case: _may_end(case) and _started(case) is not None,
     # There is no moment of its start that a command could compare. On the machine itself such a process is only looked at.
     "process-mine-by-text": lambda case: _may_end(case) and _started(case) is None and _of_ps(case),
-    "process-stopped": lambda case: (  # behind a step that ends it
-        _may_end(case) and (_started(case) is not None or _of_ps(case)) and case.process is not None and case.process.state == "stopped"
-    ),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
     # A list of all processes has it in another namespace, or not at all.

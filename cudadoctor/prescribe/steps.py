@@ -139,7 +139,7 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
         system = from_word("windows", knowledge)
     if _is_from_nvidia(system, facts, knowledge):
         system = msgspec.structs.replace(system, from_nvidia=True)
-    gpus = gpus_of(root, facts, knowledge)
+    gpus = gpus_of(root, values, facts, knowledge)
     headless = is_headless(gpus, facts, system.headless)
 
     def of(least: int | None) -> Case:

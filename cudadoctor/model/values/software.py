@@ -3,6 +3,8 @@ launch in the source of the user's own program."""
 
 from __future__ import annotations
 
+import re
+
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion
@@ -39,6 +41,17 @@ class Framework(Value, frozen=True, kw_only=True):
     gcc: int | None = None  # major version of the host compiler beside it
     line: int = 0  # of the version or the build
     available_line: int = 0
+
+    @property
+    def toolkit(self) -> ToolkitVersion | None:
+        """What it was built with, by its own word, else by its build."""
+        return self.cuda or toolkit_of_build(self.build)
+
+
+def toolkit_of_build(build: str | None) -> ToolkitVersion | None:
+    """12.4 for cu124, the local version of PyTorch's wheels."""
+    found = re.fullmatch(r"cu(\d{2})(\d)", build or "")
+    return ToolkitVersion(f"{found[1]}.{found[2]}") if found is not None else None
 
 
 class NamedGpu(Shown, frozen=True, kw_only=True):

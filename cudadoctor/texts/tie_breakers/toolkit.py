@@ -23,6 +23,7 @@ from cudadoctor.model.values import (
     FrameworkBuild,
     NumbaReport,
     SmiCsv,
+    toolkit_of_build,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, suspects
@@ -51,7 +52,6 @@ _PACKAGES = (
 )  # fmt: skip
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
 _CAPABILITY = lazy(r"\d{1,2}\.\d$")
-_TAG = lazy(r"cu(\d{2})(\d)$")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
 OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
@@ -276,8 +276,7 @@ def _torch_of(case: Case) -> tuple[FrameworkBuild, Quotes] | None:
     """PyTorch's build, by what it printed and by a list of packages."""
     own, package = case.framework, case.package("torch")
     version = own.version or (package[0].version if package is not None else None)
-    tag = _TAG.match(own.build or (package[0].build if package is not None else None) or "")
-    cuda = own.cuda or (ToolkitVersion(f"{tag[1]}.{tag[2]}") if tag is not None else None)
+    cuda = own.toolkit or (toolkit_of_build(package[0].build) if package is not None else None)
     if version is None and not own.architectures:
         return None
     shown = case.line(FRAMEWORKS, own.line) if own.line else package[1] if package is not None else ()
