@@ -48,9 +48,6 @@ _INSTALLED_OF_DNF = lazy(r"^(?:sudo )?(?:dnf5?|yum) (?:-q )?list (?:-q )?(?:--)?
 # Names and versions alone, which awk leaves of what dpkg -l calls installed.
 _OF_DPKG = lazy(r"(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})?[ \t]{1,40}(?P<version>\d[^\s,]{0,80})\s*$")
 _INSTALLED_OF_DPKG = lazy(r"^(?:sudo )?dpkg -l\b.{0,300}(?:/\^ii/|\{print ?\$2, ?\$3\})")
-# pacman -Syu: what IgnorePkg of its configuration keeps at its version.
-_IGNORED = lazy(r"\s{0,20}warning: (?P<name>[a-z0-9@_+][a-z0-9@._+-]{1,120}): ignoring package upgrade \((?P<version>\d\S{0,80}) => ")
-_SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold$")
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
 _APT_ENTRY = lazy(r" ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((?:\d[^\s,()]{0,80}, )?(\d[^\s,()]{0,80})(?:, automatic)?\)")
@@ -76,8 +73,6 @@ _HISTORY = (
 )
 # rpm-ostree status: what is layered over an image, without versions.
 _LAYERED = lazy(r"^[ \t>|]{0,40}LayeredPackages: (?P<names>[\w.+ -]{1,2000})$")
-_HOLD = "hi"  # installed, and to stay at its version
-_BARE = lazy(r"^[a-z0-9][a-z0-9+.-]{1,120}(?::\w{1,12})?\s{0,4}$")
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
@@ -99,9 +94,9 @@ def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
-    held, of_dnf, of_dpkg = (
+    of_dnf, of_dpkg = (
         {one for number, _, below in text.asked(hint, form) for one in range(number + 1, number + 1 + len(below))}
-        for hint, form in (("showhold", _SHOWHOLD), ("installed", _INSTALLED_OF_DNF), ("dpkg", _INSTALLED_OF_DPKG))
+        for hint, form in (("installed", _INSTALLED_OF_DNF), ("dpkg", _INSTALLED_OF_DPKG))
     )
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
@@ -110,15 +105,6 @@ def parse(text: Text) -> Output:
         if row is not None:
             package = Package(name=row["name"], version=row["version"], repository=row.groupdict().get("repository"), line=number)
             found.setdefault((package.name, package.version, package.state), package)
-            continue
-        if number in held and _BARE.match(line) is not None:
-            name = line.strip().partition(":")[0]
-            found[name, "", _HOLD] = Package(name=name, version="", state=_HOLD, line=number)
-            continue
-        ignored = _IGNORED.match(line)
-        if ignored is not None:
-            package = Package(name=ignored["name"], version=ignored["version"], state=_HOLD, line=number)
-            found[package.name, package.version, _HOLD] = package
             continue
         told = _told(line, number)
         history.update(told)

@@ -29,7 +29,7 @@ _MODULES = (
     "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
     "package_lists", "frameworks", "names", "numba_report", "nvidia_smi_query", "pcie_link",
     "limits", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files",
-    "process_table", "managed",
+    "process_table", "managed", "held_packages",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ A text shows them by `cat ~/.bashrc`, `grep -n`, `systemctl cat` or `head` of se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,30 @@ def parse_shown(text: Text) -> Output:
     """Every line that sets a variable in a file whose name is shown, in the text's order."""
     places: list[tuple[int, SetIn]] = []
     readers: dict[str, str] = {}  # a file to the unit that reads it
+    for shown in shown_files(text):
+        found = _SETS.match(shown.words)
+        if found is not None:
+            alone = _MORE.search(found["rest"]) is None
+            places.append((shown.number, SetIn(name=found["name"], path=shown.path, line=shown.line, alone=alone)))
+        unit, reads = _UNIT.search(shown.path), _READ_BY.match(shown.words)
+        if unit is not None and reads is not None:
+            readers[reads["path"]] = unit["unit"]
+    if places:
+        settled = tuple(msgspec.structs.replace(place, unit=readers.get(place.path)) for _, place in places)
+        yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:_QUOTED]), whole=False)
+
+
+class ShownLine(NamedTuple):
+    """A line of a file, as a text shows it: its place in the text and in the file."""
+
+    number: int
+    path: str
+    line: int
+    words: str
+
+
+def shown_files(text: Text) -> Iterator[ShownLine]:
+    """The lines below `cat FILE` and below the headings of `head` and `systemctl cat`, and those that grep found in a file."""
     path, first, by_grep = None, 0, False
     for number, line in enumerate(text.plain_lines, 1):
         opened = _opened(line)
@@ -56,18 +81,13 @@ def parse_shown(text: Text) -> Output:
             searched = _GREP.match((command(line) or root_command(line) or "").strip())
             path, by_grep = searched["path"] if searched is not None else None, True
         elif (found := _FOUND.match(line)) is not None:
-            places += _set(number, found["path"], int(found["number"]), found["rest"])
+            yield ShownLine(number, found["path"], int(found["number"]), found["rest"])
         elif path is not None and by_grep:  # which numbers the lines of the file itself
             numbered = _NUMBERED.match(line)
-            places += _set(number, path, int(numbered["number"]), numbered["rest"]) if numbered is not None else ()
+            if numbered is not None:
+                yield ShownLine(number, path, int(numbered["number"]), numbered["rest"])
         elif path is not None:
-            places += _set(number, path, number - first, line)
-            unit, reads = _UNIT.search(path), _READ_BY.match(line)
-            if unit is not None and reads is not None:
-                readers[reads["path"]] = unit["unit"]
-    if places:
-        settled = tuple(msgspec.structs.replace(place, unit=readers.get(place.path)) for _, place in places)
-        yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:_QUOTED]), whole=False)
+            yield ShownLine(number, path, number - first, line)
 
 
 def _opened(line: str) -> str | None:
@@ -76,12 +96,6 @@ def _opened(line: str) -> str | None:
     typed = None if heading is not None else command(line) or root_command(line)
     found = heading if heading is not None else _CAT.match(typed.strip()) if typed is not None else None
     return found["path"] if found is not None else None
-
-
-def _set(number: int, path: str, line: int, words: str) -> Iterator[tuple[int, SetIn]]:
-    found = _SETS.match(words)
-    if found is not None:
-        yield number, SetIn(name=found["name"], path=path, line=line, alone=_MORE.search(found["rest"]) is None)
 
 
 PARSERS = (

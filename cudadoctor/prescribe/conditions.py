@@ -87,7 +87,7 @@ def _driver_wanted(case: Case) -> bool:
         return not places.by_run_installer(case)
     # A list without versions names the package of the current branch, and that one may drive these GPUs.
     layered = (package for package in case.packages if package.name in _UNVERSIONED and not package.version)
-    current = case.need.high is None and any(not package.state.startswith("h") for package in layered)
+    current = case.need.high is None and any(layered)
     return not current and not any(case.need.fits(branch) for branch in installed)
 
 
@@ -280,6 +280,7 @@ CONDITIONS: dict[str, Condition] = {
     "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_branch(case) is not None,
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
+    "dnf": _family("fedora", "rhel"),
     "layered-image": lambda case: case.system.image is not None,
     "ublue": lambda case: case.system.ready_image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
+from cudadoctor.model.values import HELD_PACKAGES, KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import UBUNTU_DRIVER, debian_libraries, debian_names, resolved, suse_group, suse_parts
@@ -14,6 +14,7 @@ from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.places import by_run_installer
 from cudadoctor.prescribe.shells import Found, Script, Value
 
+_MANAGERS = {"debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "suse": "zypper", "arch": "pacman"}
 FABRIC_IN_ONE_WORD = 580  # the first branch
 
 
@@ -35,6 +36,9 @@ def driver(case: Case) -> Found:
     yield "module_check", _module_check(case)
     yield "module_name", _module_name(case)
     yield "debian_alternative", _debian_alternative(case)
+    other = case.value("alternative")  # of Debian's, which another branch than the installed one holds
+    yield "other_alternative", other
+    yield "left_packages", tuple(one.name for one in case.packages if one.name.startswith(f"nvidia-{other}-")) if other else None
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
     yield "ubuntu_branch", ubuntu_branch(case)
@@ -274,13 +278,21 @@ def linux_driver(case: Case) -> Found:
     forms = case.forms["packages"]
     found = [package for package in case.packages if forms["linux-driver"].match(package.name) and _NAME.fullmatch(package.name)]
     yield "linux_driver_packages", tuple(dict.fromkeys(package.name for package in found))
-    # dpkg's first letter is what was asked for: h, the package stays at its version.
     foreign = [package for package in found if package.repository is not None and package.repository == case.value("repository")]
     # RPM Fusion's: the part that computing needs, of the branch that is here.
     yield "cuda_of_module", next((f"{package.name}-cuda" for package in found if forms["rpm-fusion"].fullmatch(package.name)), None)
     yield "packages_of_repository", tuple(dict.fromkeys(package.name for package in foreign)) or None
-    held = (package.name for package in case.packages if package.state.startswith("h"))
-    yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, held)))
+    yield from _held(case)
+
+
+def _held(case: Case) -> Found:
+    """What the package manager keeps at its version: by its locks, and by lines of its configuration."""
+    manager = _MANAGERS.get(case.system.family or "")
+    kept = case.get(HELD_PACKAGES) or ()
+    # dpkg's first letter is what was asked for: h, the package stays at its version.
+    names = [one.name for one in case.packages if one.state.startswith("h")] + [one.name for one in kept if one.by == manager]
+    yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, names)))
+    yield "excluding_file", next((one.path for one in kept if one.by == "exclude" and manager == "dnf"), None)
 
 
 def fabric_manager(case: Case) -> Found:

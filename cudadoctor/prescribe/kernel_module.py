@@ -3,7 +3,8 @@
 Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-open-lts for `linux-lts`, all others take
 nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://github.com/CachyOS/linux-cachyos
 (linux-cachyos-nvidia-open is a part of the kernel's PKGBUILD),
-https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>)
+https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>),
+https://elrepo.org/wiki/doku.php?id=kmod-nvidia (one package for all kernels of a minor release)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
 from cudadoctor.model.version import LibraryVersion
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.shells import Found
+from cudadoctor.prescribe.shells import Found, Value
 
 _TO_VFIO = lazy(r"\bvfio-pci(?:\.ids=| ids=)(?P<ids>(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16})")
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
@@ -50,14 +51,17 @@ def _without_builder(case: Case) -> bool:
     return missing and case.system.family not in ("fedora", "suse") and not _has_builder(case)
 
 
-def _for_running_kernel(case: Case) -> str | None:
-    """The package with the module for the running kernel, named after the one that is here for another kernel."""
+def _for_running_kernel(case: Case) -> Value | None:
+    """The package with the module for the running kernel, named after the one that is here for another kernel. ELRepo's has no kernel in
+    its name: its newest is made for the newest minor release, and goes with the libraries."""
     found, release = _ready_made(case), running(case)
     if found is None or release is None:
         return None
     package, name = found
     if case.system.family == "ubuntu":
         return f"{name[0]}-{release}"
+    if case.system.family == "rhel" and name["elrepo"]:
+        return tuple(one.name for one in case.packages if case.forms["packages"]["of-elrepo"].fullmatch(one.name))
     if case.system.family == "rhel":
         return f"{name[0]}.*-{release.partition('.el')[0]}*"
     other = module_packages.for_kernel(package.name, release)
@@ -155,12 +159,17 @@ def values(case: Case) -> Found:
     yield "ready_made", package.name
     if case.system.family == "arch" and name["arch"] is not None:
         yield "dkms_package", f"{name['arch']}-dkms" if name["arch"] == "nvidia-open" else None
-    dist = _RELEASE_OF_RPM.search(package.version.rpartition("-")[2]) if case.system.family == "rhel" else None
-    release = running(case)  # its end is the machine's architecture
-    yield (
-        "module_kernel",
-        f"{name['kernel']}{dist['dist']}.{release.rpartition('.')[2]}" if dist is not None and release is not None else None,
-    )
+    yield "module_kernel", _kernel_of_module(case, package, name) if case.system.family == "rhel" else None
+
+
+def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str | None:
+    """The kernel that the ready-made module is for, as its name says, else the folder in which it lies."""
+    if name["elrepo"]:
+        return next((file.kernel for file in case.get(MODULE_FILES) or () if file.kernel not in (None, running(case))), None)
+    dist, release = _RELEASE_OF_RPM.search(package.version.rpartition("-")[2]), running(case)
+    if dist is None or release is None:
+        return None
+    return f"{name['kernel']}{dist['dist']}.{release.rpartition('.')[2]}"  # the end is the machine's architecture
 
 
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
     DRAINED_NODE,
@@ -17,7 +18,9 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
+    NVCC,
     PYTHON,
+    SETTING,
     TOOLKIT_MODULES,
     TOOLKITS,
     USER,
@@ -94,6 +97,7 @@ def _files(case: Case) -> Found:
         yield "new_path", f"{folder}{found}my_{name}"
 
 
+_WRITTEN_TO = lazy(r"-- Build files have been written to: (?P<folder>/\S{1,300})$")
 _LIBRARY_FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 STANDARD_FOLDERS = tuple(f"{root}/{name}" for root in ("", "/usr") for name in _LIBRARY_FOLDERS)
 
@@ -143,6 +147,7 @@ def _people(case: Case) -> Found:
 _STATED = (
     "place", "option", "opposite", "own", "packages", "owning_package", "byte_code", "startup_file", "kernel_compiler",
     "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc", "instance", "amount", "call", "unit",
+    "second_spec",
 )  # fmt: skip
 
 
@@ -240,6 +245,10 @@ def _toolkits(case: Case) -> Found:
     knows = first is not None and newest is not None and newest[0] >= first.major_minor
     yield "ptxas", f"{newest[1].rstrip('/')}/bin/ptxas" if newest is not None and knows else None
     yield "toolkit_module", _toolkit_module(case, first, last)
+    nvcc = case.get(NVCC)
+    if nvcc is not None and first is not None and nvcc.version.major_minor >= first.major_minor:
+        yield "nvcc_version", nvcc.version.text
+        yield "build_folder", _build_folder(case)
     torch = case.value("torch_cuda")  # an extension is built with the CUDA of the PyTorch that loads it
     if torch is not None and re.fullmatch(r"\d{1,2}\.\d", torch) and not case.system.series_only:
         yield "toolkit_package", f"cuda-toolkit-{torch.replace('.', '-')}"
@@ -255,6 +264,14 @@ def _toolkits(case: Case) -> Found:
             release = str(major) if case.system.series_only else f"{major}.{minor}"
             yield "toolkit_package", f"cuda-toolkit-{release.replace('.', '-')}"
             yield "toolkit_folder", f"/usr/local/cuda-{release}"
+
+
+def _build_folder(case: Case) -> str | None:
+    """Where CMake wrote its files, as a user's text shows."""
+    if "cmake-folder" not in case.setting.words:
+        return None
+    found = (_WRITTEN_TO.match(quote.text) for quote in getattr(case.facts.get(SETTING), "quotes", ()))
+    return next((one["folder"] for one in found if one is not None), None)
 
 
 def _toolkit_module(case: Case, first: ToolkitVersion | None, last: ToolkitVersion | None) -> str | None:

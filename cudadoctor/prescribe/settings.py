@@ -48,7 +48,8 @@ def _of_variable(case: Case) -> bool:
 
 def _removed(case: Case) -> bool:
     """The variable goes altogether, rather than getting another value."""
-    return "kept" not in case.values and case.root.cause != "cuda-home-wrong"
+    changed = case.root.cause == "cuda-home-wrong" or case.quotes(case.forms["says"]["named-by-uuid"])
+    return "kept" not in case.values and not changed
 
 
 def _units(case: Case) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ LINUX: tuple[Probe, ...] = (
     Probe(id="dev", wave="look", kind="listing", what="/dev", reader="list_dev"),
     Probe(id="environment", wave="look", kind="environment", what="environment", reader="read_environment"),
     Probe(id="setting-files", wave="look", kind="listing", what="shell profiles and unit files", reader="list_settings"),
+    Probe(id="held-packages", wave="look", kind="listing", what="locks of package managers", reader="list_held_packages", quick=False),
     Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
     Probe(id="pci-names", wave="look", kind="file", what="pci.ids", reader="read_pci_names"),
     _file("modules", "/proc/modules"),

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from cudadoctor.sources.container_stack import read_container_stack
+from cudadoctor.sources.held_packages import list_held_packages
 from cudadoctor.sources.kernel_interface import read_kernel_interface
 from cudadoctor.sources.plain_files import beginning, opened, text
 from cudadoctor.sources.programs import anywhere
@@ -324,6 +325,6 @@ READERS: dict[str, Callable[[str], str]] = {
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
         list_settings, read_control_group, read_container_manager, read_root_mount, read_pci_names,
-        read_kernel_interface,
+        read_kernel_interface, list_held_packages,
     )
 }  # fmt: skip

@@ -86,6 +86,14 @@ class Package(Shown, frozen=True, kw_only=True):
     repository: str | None = None  # that it came from, as dnf writes it
 
 
+class HeldPackage(Shown, frozen=True, kw_only=True):
+    """A package that is to stay at its version. A name that a file keeps may hold wildcards."""
+
+    name: str
+    by: str  # apt | dnf | exclude (of dnf's configuration) | zypper | pacman
+    path: str | None = None  # of the file that says so
+
+
 class KernelEvent(Value, frozen=True, kw_only=True):
     """One line of the kernel log that speaks of the GPU. `seconds` since boot where the line has it."""
 
@@ -139,5 +147,6 @@ MODULE_FOR_RUNNING = Key[bool]("module-for-running-kernel")  # whether modinfo f
 DKMS = Key[tuple[DkmsEntry, ...]]("dkms")
 SECURE_BOOT = Key[bool]("secure-boot")
 DRIVER_PACKAGES = Key[tuple[Package, ...]]("driver-packages")  # installed ones of the distribution whose names speak of NVIDIA or CUDA
+HELD_PACKAGES = Key[tuple[HeldPackage, ...]]("held-packages")
 KERNEL_LOG = Key[KernelLog]("kernel-log")
 DISPLAY_ADAPTERS = Key[tuple[DisplayAdapter, ...]]("display-adapters")

@@ -170,6 +170,19 @@ def hidden_by_unit(case: Case) -> Iterator[Clue]:
         yield finding(SERVICE, lines, unit.quotes, values=unit.values)
 
 
+def _pipes_out_of_sight(case: Case) -> Quotes:
+    """The unit has a /tmp of its own, where the daemon's pipes are not."""
+    return next((clue.quotes for clue in case.said if clue.cause == MPS and "unit" in clue.values), ())
+
+
+def hidden_from_unit(case: Case) -> Iterator[Clue]:
+    """The device is unavailable (46) to a service, MPS runs, and the service cannot see its pipes in /tmp."""
+    unit = next((clue for clue in case.said if clue.cause == MPS and "unit" in clue.values), None)
+    lines, daemon = case.suspected(MODE, words=_BUSY), case.says("mps")
+    if unit is not None and lines and daemon:
+        yield finding(MPS, lines, unit.quotes, daemon, values=unit.values)
+
+
 # ---------------------------------------------------------------- nodes that a listing lacks
 def only_uvm_missing(case: Case) -> Iterator[Clue]:
     """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
@@ -230,7 +243,7 @@ TIES = (
     # The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch.
     joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
     # The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set.
-    joined(MODE, suspects(MODE, words=_BUSY), beside=((_mode_in_tables, _mode_in_lists, "compute-mode"),)),
+    joined(MODE, suspects(MODE, words=_BUSY), beside=((_mode_in_tables, _mode_in_lists, "compute-mode"),), unless=(_pipes_out_of_sight,)),
     # Older drivers have no code of their own for MPS: the device is unavailable (46) where programs are sent to a daemon.
     joined(
         MPS,
@@ -242,7 +255,7 @@ TIES = (
     ),
     # An operation is not permitted (800), and there is no channel over which memory is shared between machines.
     joined(IMEX, suspects(IMEX), beside=(_no_channel,)),
-    *(mig_name, mig_on, policy, memory_node_not_let_in, hidden_by_unit, only_uvm_missing, on_mount),
+    *(mig_name, mig_on, policy, memory_node_not_let_in, hidden_by_unit, only_uvm_missing, on_mount, hidden_from_unit),
     # No GPU is found where the host's part of vGPU is loaded. Whoever speaks of a guest may show the host too.
     joined(
         "vgpu-manager-without-cuda",

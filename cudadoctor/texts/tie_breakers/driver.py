@@ -16,11 +16,12 @@ from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, sta
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
-REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
+REFUSED, NOUVEAU, CONFLICT = "secure-boot-blocks-module", "nouveau-bound", "driver-packages-conflict"
 PLATFORM = "driver-wrong-platform"
 VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 _YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
+_OF_BRANCH = lazy(r"Module nvidia-(?:tesla|legacy|current)")
 _UVM_NOT_FOUND = lazy(r"Module nvidia[-_]uvm not found in directory")
 _NO_CONTACT = codes("nvml 9", "nvidia-smi 9", words=r"communicate with the NVIDIA driver|Driver Not Loaded")
 _NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
@@ -62,6 +63,13 @@ def none_installed(case: Case) -> Iterator[Clue]:
     packages = case.facts.there(DRIVER_PACKAGES)
     if lines and smi and packages is not None and not case.container and not case.in_wsl and case.ask(traces.package) == ():
         yield finding(NOT_INSTALLED, lines, smi, packages.some()[:1])
+
+
+def module_of_other_branch(case: Case) -> Iterator[Clue]:
+    """Debian's alternatives ask for the module of one branch, and that of another is built."""
+    lines, built = case.suspected(CONFLICT, words=_OF_BRANCH), _built_for_this_kernel(case)
+    if lines and built:
+        yield finding(CONFLICT, lines, built, values={"alternative": case.value_of(CONFLICT, "alternative") or ""})
 
 
 def _built_for_this_kernel(case: Case) -> Quotes:
@@ -222,6 +230,7 @@ def _without_uvm(case: Case) -> Quotes:
 
 TIES = (
     module_not_found,
+    module_of_other_branch,
     # A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command.
     joined(
         PLATFORM,
