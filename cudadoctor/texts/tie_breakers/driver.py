@@ -21,7 +21,7 @@ PLATFORM = "driver-wrong-platform"
 VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 _YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
-_OF_BRANCH = lazy(r"Module nvidia-(?:tesla|legacy|current)")
+_OF_BRANCH = lazy(r"Module nvidia-(?:tesla|legacy)")
 _UVM_NOT_FOUND = lazy(r"Module nvidia[-_]uvm not found in directory")
 _NO_CONTACT = codes("nvml 9", "nvidia-smi 9", words=r"communicate with the NVIDIA driver|Driver Not Loaded")
 _NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
