@@ -61,6 +61,8 @@ DENIED = "/etc/docker/daemon.json: Permission denied\n"
         (PODMAN + CDI, True, "/etc/cdi/nvidia.yaml offers 0"),
         (PODMAN + CDI + LIBRARY.format("580.159.04"), True, "of driver 580.159.04 offers 0"),
         (PODMAN + CDI + LIBRARY.format("570.86.15"), False, "lists the files of driver 570.86.15, and 580.159.04 is loaded"),
+        (PODMAN + CDI + CDI.replace("nvidia.yaml", "nvidia-570.yaml"), False, "/etc/cdi/nvidia-570.yaml name the same devices"),
+        (PODMAN + CDI + CDI.replace("/etc/cdi", "/var/run/cdi"), True, "offers 0"),  # of another priority
         (PODMAN + CDI.replace("nvidia.com/gpu", "vendor.com/net"), False, "there is no CDI specification"),
     ],
 )

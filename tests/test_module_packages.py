@@ -16,7 +16,7 @@ from cudadoctor.inventory.module_packages import fits, for_kernel
         ("nvidia-open-driver-G06-signed-kmp-default", "6.4.0-150600.8.52-azure", False),
         ("nvidia-open-driver-G06-signed-kmp-default", "6.4.0-150600.23.73-default", True),
         ("nvidia-open", "6.12.58-1-lts", False),
-        ("nvidia-open-lts", "6.12.58-1-lts", True),
+        ("nvidia-lts-open", "6.12.58-1-lts", True),
         ("nvidia-open", "6.17.8-zen1-1-zen", False),
         ("nvidia-open", "6.17.8-arch1-1", True),
         ("nvidia-open", "6.8.0-45-generic", None),  # a package of NVIDIA's for Debian and Ubuntu

@@ -298,7 +298,7 @@ def test_headers_and_prebuilt_modules_are_those_of_the_running_kernel() -> None:
     ("distro", "kernel", "here", "lines"),
     [
         ("arch", "6.12.4-arch1-1", "nvidia", ["sudo pacman -Syu", "sudo reboot"]),
-        ("arch", "6.12.4-1-lts", "nvidia-open-lts", ["sudo pacman -Syu", "sudo reboot"]),
+        ("arch", "6.12.4-1-lts", "nvidia-lts-open", ["sudo pacman -Syu", "sudo reboot"]),
         ("arch", "6.12.4-zen1-1-zen", "nvidia-open", ["sudo pacman -Syu --needed nvidia-open-dkms linux-zen-headers", "sudo reboot"]),
         ("manjaro", "6.6.8-2-MANJARO", "linux515-nvidia-470xx", ["sudo pacman -Syu --needed linux66-nvidia-470xx", "sudo reboot"]),
         ("arch", "6.12.4-arch1-1", "nvidia-open-dkms", ["sudo pacman -Syu --needed linux-headers", "sudo reboot"]),

@@ -260,7 +260,7 @@ def _way(engine: str, stack: ContainerStack, driver: LoadedDriver | None) -> Way
     if settings:
         return Way(engine=engine, ready=True, why=f"the NVIDIA runtime is configured in {settings[0]}{rootless}")
     if named is not None:
-        return _by_specification(engine, named, driver)
+        return _by_specification(engine, named, stack.specifications, driver)
     if denied:
         return Way(engine=engine, ready=None, why=f"{denied[0]} may not be read by this user")
     missing = "no NVIDIA runtime and no CDI specification is configured" if engine != "podman" else "there is no CDI specification"
@@ -272,7 +272,13 @@ def _reads(engine: str, path: str) -> bool:
     return any(part in path for part in BY_RUNTIME[engine])
 
 
-def _by_specification(engine: str, spec: CdiSpec, driver: LoadedDriver | None) -> Way:
+def _by_specification(engine: str, spec: CdiSpec, every: tuple[CdiSpec, ...], driver: LoadedDriver | None) -> Way:
+    folder = spec.path.rpartition("/")[0]  # the priority: two of one folder that name a device take it from each other
+    beside = (one for one in every if one is not spec and one.kind == spec.kind and one.path.rpartition("/")[0] == folder)
+    other = next((one.path for one in beside if set(one.devices) & set(spec.devices)), None)
+    if other is not None:
+        why = f"{spec.path} and {other} name the same devices, so that neither counts; the one that is not the toolkit's has to go"
+        return Way(engine=engine, ready=False, why=why)
     if spec.driver is not None and driver is not None and spec.driver.text != driver.version.text:
         other = f"{spec.path} lists the files of driver {spec.driver.text}, and {driver.version.text} is loaded"
         return Way(engine=engine, ready=False, why=f"{other}; `nvidia-ctk cdi generate` renews it")

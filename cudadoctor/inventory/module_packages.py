@@ -1,7 +1,7 @@
 """Packages that hold the driver's module ready-made for one kernel, or for one kind of kernel: whether that is the running one.
 
 https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://wiki.archlinux.org/title/NVIDIA (nvidia-open is
-for the kernel `linux`, nvidia-open-lts for `linux-lts`), https://packages.cachyos.org (linux-cachyos-lts-nvidia-open),
+for the kernel `linux`, nvidia-lts-open for `linux-lts`), https://packages.cachyos.org (linux-cachyos-lts-nvidia-open),
 https://en.opensuse.org/Kernel_module_packages (a KMP is of one flavour, and linked to each kernel of it)
 """
 
@@ -21,7 +21,7 @@ _MANJARO = lazy(r"(?P<kind>linux\d{2,4})(?P<rest>-nvidia(?:-[\w-]{1,12})?)$")
 _MANJARO_KERNEL = lazy(r"(\d{1,2})\.(\d{1,2})\.\d{1,3}-\d{1,3}-MANJARO$")
 _CACHYOS = lazy(r"linux-cachyos(?:-[a-z0-9]{2,8}){0,2}?(?P<rest>-nvidia(?:-open)?)$")
 _CACHYOS_KERNEL = lazy(r"\d\S{2,40}?-cachyos(?P<kind>(?:-[a-z0-9]{2,8}){0,2})$")
-_ARCH = lazy(r"nvidia(?:-open)?(?P<kind>-lts)?$")
+_ARCH = lazy(r"nvidia(?:-open)?(?P<kind>-lts)?(?:-open)?$")
 _ARCH_KERNEL = lazy(r"\d\S{2,40}-(?P<kind>arch\d{1,2}-\d{1,2}|lts|zen|hardened)$")
 
 

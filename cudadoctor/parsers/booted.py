@@ -21,7 +21,10 @@ _PARAMETER = lazy(r"(?:^|[\s'\"])ostree=/ostree/boot\.[\d.]{1,10}/(?P<tree>[\w.-
 _REFUSED = lazy(r"(?i:\bthis bootc system is configured to be read-only\b)")
 # GRUB hands on the name of the kernel's file, a loader of EFI the path of the initrd; `proxmox-boot-tool` keeps it in a folder of its own.
 _HANDED_ON = lazy(r"^(?:.{0,80}[Cc]ommand line: ?)?(?:(?P<grub>BOOT_IMAGE=[(/])|initrd=\\EFI\\(?P<owner>\w[\w.-]{0,60})\\)")
-_KEEPS_OUT = lazy(r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[\w-]{1,30},){0,12}nvidia(?:[-_]current)?(?:,|$)")
+_KEEPS_OUT = lazy(
+    r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[\w-]{1,30},){0,12}nvidia(?:[-_]current)?(?:,|$)"
+    r"|(?:vfio-pci|pci-stub)\.ids=(?:[0-9a-f]{4}:[0-9a-f]{4},){0,12}10de:[0-9a-f]{4}(?:,|$)"
+)
 
 
 def _image(form: re.Pattern[str]) -> Callable[[Text], Output]:
@@ -38,7 +41,8 @@ def _loader(line: str) -> str | None:
 
 
 def _keeping_out(line: str) -> str | None:
-    """https://docs.kernel.org/admin-guide/kernel-parameters.html: module_blacklist, and modprobe.blacklist of kmod's modprobe.d(5)"""
+    """https://docs.kernel.org/admin-guide/kernel-parameters.html: module_blacklist, modprobe.blacklist of kmod's modprobe.d(5), and the
+    ids of vfio-pci and pci-stub where they are built into the kernel"""
     words = line.split() if _HANDED_ON.match(line) is not None else []
     return next((word for word in words if _KEEPS_OUT.match(word) is not None), None)
 
@@ -106,9 +110,16 @@ PARSERS = (
         "kernel_parameters",
         first_line(KEEPING_OUT, _keeping_out, whole=False),
         KEEPING_OUT,
-        wakes=("modprobe.blacklist=", "module_blacklist=", "driver.blacklist="),
+        reads=("kernel-parameters",),
+        wakes=("modprobe.blacklist=", "module_blacklist=", "driver.blacklist=", "vfio-pci.ids=", "pci-stub.ids="),
     ),
-    parser("boot_loader", first_line(BOOT_LOADER, _loader, whole=False), BOOT_LOADER, wakes=("BOOT_IMAGE=", "initrd=\\EFI\\")),
+    parser(
+        "boot_loader",
+        first_line(BOOT_LOADER, _loader, whole=False),
+        BOOT_LOADER,
+        reads=("kernel-parameters",),
+        wakes=("BOOT_IMAGE=", "initrd=\\EFI\\"),
+    ),
     parser("ostree_booted", parse_mark, BOOTED_IMAGE, reads=("ostree-booted",), absent=True),
     parser("image_refusal", _image(_REFUSED), BOOTED_IMAGE, wakes=("bootc system is configured",)),
 )

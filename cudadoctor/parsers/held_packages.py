@@ -1,4 +1,5 @@
-"""Packages of NVIDIA that a package manager keeps at their version: apt-mark showhold, versionlock of dnf, locks of zypper, IgnorePkg.
+"""Packages of NVIDIA that a package manager keeps at their version, or out: apt-mark showhold, pins of apt below 0, versionlock of dnf,
+locks of zypper, IgnorePkg of pacman.
 
 The files in which these are kept are read of the machine itself under headings as `head` writes them, and in a user's text also where he
 shows them. dpkg's own state of a held package (`hi`) is read with the packages.
@@ -23,6 +24,8 @@ _LOCKS = lazy(rf"^\s{{0,3}}\d{{1,4}} {{0,3}}\| (?P<name>{_NAME}) {{1,60}}\| pack
 _IGNORES = lazy(r"^\s{0,8}IgnorePkg\s{0,8}=\s{0,8}(?P<names>\S.{0,1000})$")
 _IGNORED = lazy(rf"^\s{{0,20}}warning: (?P<name>{_NAME}): ignoring package upgrade \(")
 _EXCLUDES = lazy(r"^\s{0,8}exclude(?:pkgs)?\s{0,8}[=+]{1,2}\s{0,8}(?P<names>\S.{0,1000})$")
+_PINNED = lazy(r"^Package: (?P<names>\S.{0,1000})$")
+_PRIORITY = lazy(r"^Pin-Priority: -\d{1,5}$")
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold(?: ?\| ?grep \S{1,40})?$")
 _BARE = lazy(rf"^(?P<name>{_NAME})(?::\w{{1,12}})?\s{{0,4}}$")
 # The end of a file's name to the manager that reads it and the form of its lines. An exclude= in a .repo keeps the driver of that one
@@ -35,7 +38,7 @@ _FILES = (
 
 def parse(text: Text) -> Output:
     """One fact with every package that is kept; live, where no file keeps one, it is known that none is."""
-    found = {one.name: one for one in (*_in_files(text), *_printed(text))}
+    found = {one.name: one for one in (*_in_files(text), *_pinned(text), *_printed(text))}
     if found:
         yield text.fact(HELD_PACKAGES, tuple(found.values()), *(text.quote(one.line) for one in found.values()), whole=text.whole)
     elif text.whole:
@@ -48,6 +51,17 @@ def _in_files(text: Text) -> Iterator[HeldPackage]:
             row = form.match(shown.words) if shown.path.endswith(end) else None
             for name in _names(row.groupdict()) if row is not None else ():
                 yield HeldPackage(name=name, by=by, path=shown.path, line=shown.number)
+
+
+def _pinned(text: Text) -> Iterator[HeldPackage]:
+    """apt's preferences: a stanza names packages, and a priority below 0 keeps them from being installed."""
+    names: list[str] = []
+    for shown in shown_files(text):
+        if "/apt/preferences" in shown.path:
+            package, priority = _PINNED.match(shown.words), _PRIORITY.match(shown.words)
+            names = _names(package.groupdict()) if package is not None else names
+            for name in names if priority is not None else ():
+                yield HeldPackage(name=name, by="pin", path=shown.path, line=shown.number)
 
 
 def _names(row: dict[str, str]) -> list[str]:
@@ -70,5 +84,8 @@ def _printed(text: Text) -> Iterator[HeldPackage]:
 
 PARSER = parser(
     "held_packages", parse, HELD_PACKAGES, reads=("held-packages",),
-    wakes=("versionlock", "IgnorePkg", "ignoring package upgrade", "exclude", "solvable_name: ", "| package ", "apt-mark showhold"),
+    wakes=(
+        "versionlock", "IgnorePkg", "ignoring package upgrade", "exclude", "solvable_name: ", "| package ", "apt-mark showhold",
+        "Pin-Priority: ",
+    ),
 )  # fmt: skip

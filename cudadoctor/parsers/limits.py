@@ -43,6 +43,7 @@ _ENGINE = lazy(r"--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data|sta
 # Each with a word of its lines. Without a value there is no limit.
 _OUTPUT = (("Max ", _PROC), ("-", _SHELL), ("-", _ZSH))
 _OF_PASTE = (*_OUTPUT, ("ulimit", _TYPED), ("_vmem=", _BATCH), ("Limit", _UNIT_FILE), ("--pids-limit", _PIDS), ("--ulimit", _ENGINE))
+_REFUSED = ": cannot modify limit: "  # a shell, below the command that asks for another one
 # A question and its answer on the next line. With several files each gives a line, in their order.
 _ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntds])$")
 _ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
@@ -58,7 +59,9 @@ _UNITS = {"kbytes": 1 << 10, "kb": 1 << 10, "k": 1 << 10, "mbytes": 1 << 20, "m"
 
 def parse(text: Text) -> Output:
     """One fact with the finite limits. The last statement about a limit counts."""
-    lines = ((number, _entry(line, typed=text.pasted)) for number, line in enumerate(text.plain_lines, 1) if len(line) <= 400)
+    said = zip(text.plain_lines, (*text.plain_lines[1:], ""), strict=True)
+    shown = ((number, line) for number, (line, below) in enumerate(said, 1) if len(line) <= 400 and _REFUSED not in below)
+    lines = ((number, _entry(line, typed=text.pasted)) for number, line in shown)
     stated = [(number, *entry) for number, entry in lines if entry is not None]
     found: dict[str, Limit] = {}
     for number, name, value in sorted((*stated, *_answers(text)), key=lambda entry: entry[0]):

@@ -50,6 +50,7 @@ _VISIBLE = lazy(
     r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= (?:[\"'\d-]|all\b|none\b)))\s{0,3}"
     r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
 )
+_SCRIPT = 60  # lines above a directive in which its script begins
 _FILE = 400  # lines of a file for docker compose
 _SERVICES = lazy(r"^(?P<indent>\s{0,8})services:\s{0,4}$")
 _IMAGE = lazy(r"^\s{1,16}(?:image|build):")
@@ -101,6 +102,7 @@ class _Reader:
         """One fact with all circumstances and commands. Only a user's text is read so."""
         body = self._body(text)
         words = {known.kind: line for known in self._known if (line := known.first(body)) is not None}
+        words |= dict(_late(text, body))
         words |= {kind: line for kind, line in answers.shown(body).items() if kind not in words}
         prose = {kind: line for kind, line in self._prose.kinds(text).items() if kind not in words}
         started = [*filter(None, (_container(body, number) for number in body.numbers(*_RUN_HINTS))), *_composed(text)]
@@ -188,6 +190,17 @@ def _jobs(body: Body) -> tuple[Start, ...]:
         if asks or found["program"] not in _FROM_SCRIPT or " -I" in line:
             starts.append(Start(program=found["program"], asks=asks, line=number))
     return tuple(starts)
+
+
+def _late(text: Text, body: Body) -> Iterator[tuple[str, int]]:
+    """Directives below the first command of a batch script, which Slurm does not read (https://slurm.schedmd.com/sbatch.html)."""
+    begun = None
+    for number in body.numbers("#SBATCH"):
+        first = next((at for at in range(number - 1, max(0, number - _SCRIPT), -1) if text.lines[at - 1].startswith("#!")), None)
+        begun = first if first is not None else begun
+        above = text.lines[begun : number - 1] if begun is not None and text.lines[number - 1].startswith("#SBATCH") else []
+        if any(line.strip() and not line.startswith("#") for line in above):
+            yield "late-directives", number
 
 
 def _visible(body: Body) -> tuple[str | None, int]:

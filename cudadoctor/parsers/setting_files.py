@@ -11,13 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SET_IN, SetIn
+from cudadoctor.model.values import SET_IN, UNIT_FILES, Directive, SetIn
 from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import command, is_prompt, root_command
 
 _LINE = lazy(r"^(?P<path>/.{1,1000}):(?P<number>\d{1,7}): (?P<name>[A-Za-z_]\w{0,100})(?P<more> \.\.\.)?$")
-_PATH = r"(?P<path>(?:/|~/)[\w./@:+-]{1,300})"
-_CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail|head) {_PATH}$")
+_PATH = r"(?P<path>(?:/|~/|\$CONDA_PREFIX/)[\w./@:+-]{1,300})"
+_CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail(?: -n \+1)?|head) {_PATH}(?:;.{{0,200}})?$")
 _HEADING = lazy(rf"^(?:# (?=/(?:etc|run|usr/lib|lib)/systemd/)|==> ){_PATH}(?: <==)?$")
 _GREP = lazy(
     rf"(?:sudo )?grep (?:-\w{{0,4}}n\w{{0,4}} )(?:-\w{{1,6}} ){{0,3}}(?:\"[^\"]{{1,80}}\"|'[^']{{1,80}}'|[^\s'\"-]\S{{0,80}}) {_PATH}$"
@@ -30,6 +30,7 @@ _SETS = lazy(
 )
 _MORE = lazy(r"[;&|`]|\$\(|\\$|[ \t][\"']?[A-Z][A-Z0-9_]{3,60}=")
 _READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
+_DIRECTIVE = lazy(r"^(?P<name>PrivateTmp|DevicePolicy|DeviceAllow|ExecStart(?:Pre|Post)?)=(?P<value>.{0,1000})$")
 _QUOTED = 60  # lines
 _UNIT = lazy(r"/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 
@@ -59,6 +60,17 @@ def parse_shown(text: Text) -> Output:
     if places:
         settled = tuple(msgspec.structs.replace(place, unit=readers.get(place.path)) for _, place in places)
         yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:_QUOTED]), whole=False)
+
+
+def parse_units(text: Text) -> Output:
+    """What the files of services that are shown say of devices, of /tmp and of what they start."""
+    found: list[Directive] = []
+    for shown in shown_files(text):
+        unit, line = _UNIT.search(shown.path), _DIRECTIVE.match(shown.words)
+        if unit is not None and line is not None and "/systemd/" in shown.path:
+            found.append(Directive(unit=unit["unit"], name=line["name"], value=line["value"].strip(), line=shown.number))
+    if found:
+        yield text.fact(UNIT_FILES, tuple(found), *(text.quote(one.line) for one in found[:_QUOTED]), whole=False)
 
 
 class ShownLine(NamedTuple):
@@ -98,13 +110,12 @@ def _opened(line: str) -> str | None:
     return found["path"] if found is not None else None
 
 
+_SHOWN = (
+    "cat /", "cat ~/", "cat $CONDA", "tail -n +1 ", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/",
+    "# /run/systemd/", "==> ", "grep -", ":export ", ":CUDA", ":NUMBA",
+)  # fmt: skip
 PARSERS = (
     parser("setting_files", parse_settings, SET_IN, reads=("setting-files",)),
-    parser(
-        "shown_files", parse_shown, SET_IN,
-        wakes=(
-            "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
-            "grep -", ":export ", ":CUDA", ":NUMBA",
-        ),
-    ),
-)  # fmt: skip
+    parser("shown_files", parse_shown, SET_IN, wakes=_SHOWN),
+    parser("unit_files", parse_units, UNIT_FILES, wakes=("PrivateTmp=", "DevicePolicy=", "nvidia-smi -c")),
+)

@@ -57,9 +57,9 @@ class _Key(NamedTuple):
 
 
 def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
-    """What the text states: one clue for each cause and subject, quoting the first place and the last."""
+    """What the text states: one clue for each cause and subject, quoting the first place, the last, and the one that tells most."""
     lines = prepared(text)
-    ends: dict[_Key, tuple[_Place, _Place]] = {}
+    ends: dict[_Key, tuple[_Place, _Place, _Place]] = {}
     values: dict[_Key, dict[str, str]] = {}
     order, signs = attrgetter("first", "last"), literals(knowledge)
     for sign in sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=attrgetter("order")):
@@ -67,8 +67,9 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
         for place in filter(None, (_judged(sign.match, sign.literal, hit, lines) for hit in hits)):
             address = normal_address(place.values.get(ADDRESS, ""))
             for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
-                first, last = ends.get(key, (place, place))
-                ends[key] = (min(first, place, key=order), max(last, place, key=order))
+                first, telling, last = ends.get(key, (place, place, place))
+                telling = place if len(place.values) > len(telling.values) else telling
+                ends[key] = (min(first, place, key=order), telling, max(last, place, key=order))
                 stated = {**sign.match.values, **place.values}
                 values.setdefault(key, {}).update({name: value for name, value in stated.items() if name != ADDRESS})
     return tuple(
@@ -93,10 +94,12 @@ def _keys(cause: str, match: Match, subject: str) -> tuple[_Key, ...]:
     return tuple(_Key(suspect, subject, "suspected", match.advice) for suspect in match.suspects)
 
 
-def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quote, ...]:
-    """Both ends, or the first alone where the last says the same."""
-    same = lines.entries[first.first - 1 : first.last] == lines.entries[last.first - 1 : last.last]
-    return tuple(text.quote(place.first, place.last, about=place.literal) for place in ((first,) if same else (first, last)))
+def _quotes(text: Text, lines: Lines, *places: _Place) -> tuple[Quote, ...]:
+    """These places in the order of the text, and of those that say the same the first."""
+    said: dict[tuple[object, ...], _Place] = {}
+    for place in sorted(places, key=attrgetter("first", "last")):
+        said.setdefault(tuple(lines.entries[place.first - 1 : place.last]), place)
+    return tuple(text.quote(place.first, place.last, about=place.literal) for place in said.values())
 
 
 def literals(knowledge: Knowledge) -> dict[str, list[_Sign]]:

@@ -335,7 +335,18 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch-possible": lambda case: (
         case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
     ),
-    **{name: _told(name) for name in ("akmods-building", "gcc-by-alternatives", "mps-gone", "cpuonly")},
+    **{
+        name: _told(name)
+        for name in (
+            "akmods-building",
+            "compose-capabilities",
+            "late-directives",
+            "gcc-by-alternatives",
+            "mps-gone",
+            "cpuonly",
+            "uv-index-of-cpu",
+        )
+    },
     "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,

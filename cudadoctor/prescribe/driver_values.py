@@ -292,6 +292,7 @@ def _held(case: Case) -> Found:
     # dpkg's first letter is what was asked for: h, the package stays at its version.
     names = [one.name for one in case.packages if one.state.startswith("h")] + [one.name for one in kept if one.by == manager]
     yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, names)))
+    yield "pin_file", next((one.path for one in kept if one.by == "pin" and manager == "apt"), None)
     yield "excluding_file", next((one.path for one in kept if one.by == "exclude" and manager == "dnf"), None)
 
 

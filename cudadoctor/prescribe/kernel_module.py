@@ -1,6 +1,6 @@
 """How NVIDIA's kernel module comes to this machine: built here (DKMS, akmods), or ready-made for one kernel by the distribution.
 
-Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-open-lts for `linux-lts`, all others take
+Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-lts-open for `linux-lts`, all others take
 nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia), https://github.com/CachyOS/linux-cachyos
 (linux-cachyos-nvidia-open is a part of the kernel's PKGBUILD),
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>),
@@ -145,9 +145,11 @@ def values(case: Case) -> Found:
     yield "older_module", _left_behind(case)
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
-    others_kept = ",".join(module for module in modules.split(",") if not module.startswith("nvidia"))
+    kept = ",".join(module for module in modules.split(",") if not module.startswith(("nvidia", "10de:")))
+    kept = f"{option}={kept}" if kept else ""
     yield "kernel_parameter", parameter
-    yield "kept_parameter", f"{option}={others_kept}" if others_kept else None
+    yield "kept_parameter", kept or None
+    yield "parameter_edit", f"s|{re.escape(parameter)}|{kept}|" if parameter is not None else None
     names = [package.name for package in case.packages]
     if case.system.family == "arch":
         yield "arch_modules", tuple(filter(case.forms["packages"]["arch"].fullmatch, names))
@@ -158,7 +160,7 @@ def values(case: Case) -> Found:
     package, name = found
     yield "ready_made", package.name
     if case.system.family == "arch" and name["arch"] is not None:
-        yield "dkms_package", f"{name['arch']}-dkms" if name["arch"] == "nvidia-open" else None
+        yield "dkms_package", "nvidia-open-dkms" if name["arch"] == "nvidia-open" or name["open"] else None
     yield "module_kernel", _kernel_of_module(case, package, name) if case.system.family == "rhel" else None
 
 

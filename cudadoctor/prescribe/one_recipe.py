@@ -44,7 +44,9 @@ def _capabilities(case: Case) -> Found:
     # Where nobody says what the container has, it is to have what a program on the GPU needs in any case.
     given = case.variable(CAPABILITIES) or next((found[1] for found in _GIVEN.finditer(case.words)), "compute,utility")
     libraries = {name: found[0] for name, form in case.forms["capabilities"].items() if (found := form.search(case.words)) is not None}
-    yield "driver_capabilities", ",".join(dict.fromkeys((*filter(None, given.split(",")), *(libraries or ("compute",)), "utility")))
+    wanted = tuple(dict.fromkeys((*filter(None, given.split(",")), *(libraries or ("compute",)), "utility")))
+    yield "driver_capabilities", ",".join(wanted)
+    yield "compose_capabilities", ", ".join(("gpu", *wanted))
     yield "driver_library", next(iter(libraries.values()), "libcuda.so.1")
 
 

@@ -147,7 +147,7 @@ def _people(case: Case) -> Found:
 _STATED = (
     "place", "option", "opposite", "own", "packages", "owning_package", "byte_code", "startup_file", "kernel_compiler",
     "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc", "instance", "amount", "call", "unit",
-    "second_spec",
+    "second_spec", "closed_unit", "mode_unit",
 )  # fmt: skip
 
 

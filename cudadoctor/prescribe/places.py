@@ -110,6 +110,8 @@ CONDITIONS: dict[str, Condition] = {
     "docker-snap": lambda case: case.says(_SNAP, *_marks(case)),
     "docker-desktop": lambda case: case.says(_DESKTOP, *_marks(case)),
     "boots-by-proxmox": lambda case: case.get(BOOT_LOADER) == "proxmox-boot-tool",
+    "boots-by-systemd": lambda case: (case.get(BOOT_LOADER) or "grub") != "grub",
+    "by-kernelstub": lambda case: case.system.id == "pop",
     "boots-unknown": lambda case: case.get(BOOT_LOADER) is None,
     "driver-of-windows": _in_windows,
     "wsl-said": in_wsl,

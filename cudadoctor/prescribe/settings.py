@@ -16,9 +16,9 @@ from cudadoctor.prescribe.shells import Found, Script, printable
 _SYSTEM = lazy(r"/(?:etc|usr|run|lib|opt)/")
 _UNIT = lazy(r"/systemd/system/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 # Files of plain NAME=value lines, where `:` would be no command.
-_NO_SHELL = lazy(r"/environment$|/environment\.d/|\.service(?:$|\.d/)|\.pam_environment$|/etc/(?:default|sysconfig)/|\.env$")
+_NO_SHELL = lazy(r"/environment$|/environment\.d/|\.service(?:$|\.d/)|\.pam_environment$|/etc/(?:default|sysconfig)/|nccl\.conf$|\.env$")
 _NAME = lazy(r"[A-Za-z_]\w{0,100}")
-_IN_HOME = lazy(r"~(?:/\.?\w[\w.-]{0,80}){1,10}")  # as a user types it: the shell puts the folder there
+_OF_SHELL = lazy(r"(?:~|\$CONDA_PREFIX)(?:/\.?\w[\w.-]{0,80}){1,10}")  # as a user types it: the shell puts the folder there
 
 
 _OF_CAUSE = {
@@ -27,6 +27,7 @@ _OF_CAUSE = {
     "numba-simulator-enabled": "NUMBA_ENABLE_CUDASIM",
     "numba-cuda-disabled": "NUMBA_DISABLE_CUDA",
     "library-path-conflict": "LD_LIBRARY_PATH",
+    "nccl-interface-missing": "NCCL_SOCKET_IFNAME",
 }
 
 
@@ -69,7 +70,7 @@ def values(case: Case) -> Found:
     if place is None:
         return
     mark = "# " if _NO_SHELL.search(place.path) else ": # "
-    yield "set_file", Script(place.path) if _IN_HOME.fullmatch(place.path) else place.path
+    yield "set_file", Script(place.path.replace("$CONDA_PREFIX", '"$CONDA_PREFIX"')) if _OF_SHELL.fullmatch(place.path) else place.path
     yield "set_line", str(place.line)
     if _NAME.fullmatch(place.name):
         # sed looks at the line again: where it is another by now nothing is changed, and the verify fails.

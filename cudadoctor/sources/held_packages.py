@@ -10,11 +10,11 @@ from cudadoctor.sources.plain_files import beginning
 # apt keeps its holds in dpkg's database, which tells them with the packages.
 _FILES = (
     "/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list", "/etc/dnf/versionlock.toml", "/etc/dnf/dnf.conf",
-    "/etc/yum.conf", "/etc/zypp/locks", "/etc/pacman.conf",
+    "/etc/yum.conf", "/etc/zypp/locks", "/etc/pacman.conf", "/etc/apt/preferences", "/etc/apt/preferences.d/*",
 )  # fmt: skip
 _LIMIT = 1 << 16  # characters of one file
 _MOST = 100  # lines of one file
-_KEEPS = re.compile(r"[ \t]{0,8}(?:exclude|IgnorePkg|solvable_name|name = |[^#=\s]{1,120}$)")
+_KEEPS = re.compile(r"[ \t]{0,8}(?:exclude|IgnorePkg|solvable_name|Package: |name = |[^#=\s]{1,120}$)")
 
 
 def list_held_packages(_: str) -> str:
@@ -23,5 +23,6 @@ def list_held_packages(_: str) -> str:
     for path in (path for pattern in _FILES for path in sorted(glob.glob(pattern)) if path.isprintable()):
         lines = beginning(path, _LIMIT).split("\n")
         kept = [line[:1000] for line in lines if ("nvidia" in line or "cuda" in line) and _KEEPS.match(line) is not None]
+        kept = [line[:1000] for line in lines if line.startswith(("Package:", "Pin-Priority:"))] if kept and "/apt/" in path else kept
         told += [f"==> {path} <==", *kept[:_MOST]] if kept else []
     return "".join(f"{line}\n" for line in told)

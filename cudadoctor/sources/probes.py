@@ -74,6 +74,7 @@ LINUX: tuple[Probe, ...] = (
     Probe(id="container-manager", wave="look", kind="file", what="/run/systemd/container", reader="read_container_manager"),
     Probe(id="root-mount", wave="look", kind="file", what="/proc/self/mounts", reader="read_root_mount"),
     _file("proc-version", "/proc/version"),
+    Probe(id="kernel-parameters", wave="look", kind="file", what="/proc/cmdline", reader="read_kernel_parameters"),
     _file("tegra", "/etc/nv_tegra_release"),
     _file("dmi", "/sys/class/dmi/id/product_name"),
     Probe(id="wsl-lib", wave="look", kind="listing", what="/usr/lib/wsl/lib", reader="list_names"),

@@ -60,6 +60,13 @@ def read_root_mount(path: str) -> str:
     return "".join(f"{line}\n" for line in lines[-1:])
 
 
+def read_kernel_parameters(path: str) -> str:
+    """Of the running kernel's command line what boots it and what decides on drivers; the rest names disks and networks."""
+    words = read_file(path).split()
+    told = ("BOOT_IMAGE=", "initrd=", "modprobe.blacklist=", "module_blacklist=", "rd.driver.blacklist=", "vfio-pci.", "pci-stub.")
+    return " ".join(word for word in words if word.startswith(told)) + "\n"
+
+
 def read_environment(_: str) -> str:
     """All variables, one a line, as `env` prints them; a line break inside a value is written as \\n."""
     return "".join(f"{name}={value}".replace("\n", "\\n") + "\n" for name, value in sorted(os.environ.items()))
@@ -325,6 +332,6 @@ READERS: dict[str, Callable[[str], str]] = {
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
         list_settings, read_control_group, read_container_manager, read_root_mount, read_pci_names,
-        read_kernel_interface, list_held_packages,
+        read_kernel_interface, list_held_packages, read_kernel_parameters,
     )
 }  # fmt: skip

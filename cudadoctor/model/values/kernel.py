@@ -90,7 +90,7 @@ class HeldPackage(Shown, frozen=True, kw_only=True):
     """A package that is to stay at its version. A name that a file keeps may hold wildcards."""
 
     name: str
-    by: str  # apt | dnf | exclude (of dnf's configuration) | zypper | pacman
+    by: str  # apt | pin (of apt, below 0) | dnf | exclude (of dnf's configuration) | zypper | pacman
     path: str | None = None  # of the file that says so
 
 

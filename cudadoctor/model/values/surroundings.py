@@ -70,6 +70,14 @@ class Environment(Value, frozen=True, kw_only=True):
     lines: dict[str, int]
 
 
+class Directive(Shown, frozen=True, kw_only=True):
+    """A line of a systemd unit, or of a file beside it."""
+
+    unit: str  # whisper.service
+    name: str
+    value: str
+
+
 class SetIn(Value, frozen=True, kw_only=True):
     """A line of a file that sets a variable of the environment; `alone`: it sets this one and does nothing else, as far as is seen."""
 
@@ -194,6 +202,7 @@ BOOT_LOADER = Key[str]("boot-loader")
 KEEPING_OUT = Key[str]("keeping-out")  # the kernel's parameter by which nvidia is not loaded
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
+UNIT_FILES = Key[tuple[Directive, ...]]("unit-files")  # of services, what decides on devices and /tmp
 SET_IN = Key[tuple[SetIn, ...]]("set-in")  # in the order in which a shell reads them
 SPACED_NAMES = Key[tuple[SpacedName, ...]]("spaced-names")
 SLURM_CLIENT = Key[str]("slurm-client")  # its path

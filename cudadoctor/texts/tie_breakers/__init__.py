@@ -19,6 +19,7 @@ from cudadoctor.texts.tie_breakers import (
     programs,
     setting,
     toolkit,
+    units,
     versions,
 )  # fmt: skip
 from cudadoctor.texts.tie_breakers.case import Case, Tie
@@ -26,7 +27,7 @@ from cudadoctor.texts.tie_breakers.case import Case, Tie
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
     *container.TIES, *setting.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
-    *driver.TIES, *fit.TIES, *device.TIES,
+    *driver.TIES, *fit.TIES, *units.TIES, *device.TIES,
 )  # fmt: skip
 
 

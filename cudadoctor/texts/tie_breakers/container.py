@@ -24,6 +24,8 @@ _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:
 _INSUFFICIENT = codes("cuda 35")
 _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
 _UNRESOLVABLE = lazy(r"unresolvable CDI devices [^\n]{1,80}=all\b|stat nvidia\.com/gpu=all|custom device \"nvidia\.com/gpu=all")
+_UNRESOLVABLE_ANY = lazy(r"unresolvable CDI devices |(?:stat |custom device \")nvidia\.com/gpu=")
+_SECOND = lazy(r"/etc/cdi/(?!nvidia\.yaml)nvidia[\w.-]{1,60}\.(?:yaml|json)\b")
 _UNRESOLVABLE_ONE = lazy(r"(?:unresolvable CDI devices |(?:stat |custom device \")nvidia\.com/gpu=)(?![\w./-]{0,60}=?all\b)")
 
 
@@ -60,8 +62,17 @@ def image_for_a_later_board(case: Case) -> Iterator[Clue]:
             return
 
 
+def two_specifications(case: Case) -> Iterator[Clue]:
+    """The engine finds no device, and a second specification lies beside the toolkit's own: of one priority, neither counts."""
+    lines, second = case.stated(TOOLKIT, words=_UNRESOLVABLE_ANY), case.says("second-cdi-spec")
+    path = _SECOND.search(second[0].text) if second else None
+    if lines and path is not None:
+        yield finding(STALE, lines, second, values={"second_spec": path[0]})
+
+
 TIES = (
     demand_of_the_image,
+    two_specifications,
     image_for_a_later_board,
     # libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute.
     joined(CAPABILITIES, states(LIBCUDA), suspects(LIBCUDA), beside=("no-compute",)),
@@ -74,7 +85,7 @@ TIES = (
     # The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone.
     joined(MISCONFIGURED, suspects(LOST, words=_UNKNOWN_ERROR), beside=("no-cgroups",), unless=("rootless-engine",), setting="no-cgroups"),
     # The engine finds no device of that name, and the specification is there: it lists others, where one is asked for by its own name.
-    joined(STALE, states(TOOLKIT, words=_UNRESOLVABLE_ONE), beside=(("cdi-devices", "cdi-file"),)),
+    joined(STALE, states(TOOLKIT, words=_UNRESOLVABLE_ONE), beside=(("cdi-devices", "cdi-file"),), unless=("second-cdi-spec",)),
     # Where all are asked for it lies in a folder that is not read.
     joined(MISCONFIGURED, states(TOOLKIT, words=_UNRESOLVABLE), beside=(("cdi-devices", "cdi-file"),), setting="cdi-spec-dirs"),
     # The same, where K3s or RKE2 has the runtime and its class, and does not make it the default: the plugin has to ask for it.

@@ -14,22 +14,20 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, DEVICE_RULES, LIMITS, LOADED_DRIVER, SMI, USER, Smi
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import NOT_READY
+from cudadoctor.texts.tie_breakers.units import BUSY, UNKNOWN, of_unit
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
 MOUNT = "mount-option-forbids"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
 IMEX, _CHANNELS = "imex-not-ready", "/dev/nvidia-caps-imex-channels"
-NODES, SERVICE = "device-nodes-missing", "service-without-devices"
-_NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
+NODES = "device-nodes-missing"
 NVLINK, PEER = "nvlink-error", "peer-access-broken"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 HMM = "kaslr-breaks-hmm"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _LIBRARY = lazy(r"/[^\s:]{1,400}(?=: failed to map segment)")
-_BUSY = codes("cuda 46")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
-_UNKNOWN = codes("cuda 999", "cuda 304", words=r"unknown error")
 _FULL = codes("cuda 2", "cuda 304", "cuda 999", words=r"(?i)out.of.memory|unknown error")
 _NO_DEVICE = codes("cuda 100", "cuda 101", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _ENGINE = lazy(r"(?i)\b(?:docker|podman|--rm|container)\b")
@@ -148,7 +146,7 @@ def _no_channel(case: Case) -> Quotes:
 def memory_node_not_let_in(case: Case) -> Iterator[Clue]:
     """CUDA does not start in an LXC container whose configuration, shown whole, lets in the GPU's own devices alone, and the host has
     nvidia-uvm."""
-    lines = case.stated(UVM) or case.suspected(UVM, words=_UNKNOWN)
+    lines = case.stated(UVM) or case.suspected(UVM, words=UNKNOWN)
     rules, nodes = case.facts.there(DEVICE_RULES), case.facts.there(DEVICE_NODES)
     memory = nodes.need().find(MEMORY_NODE) if nodes is not None else None
     if not lines or rules is None or not rules.whole or nodes is None or memory is None:
@@ -159,34 +157,10 @@ def memory_node_not_let_in(case: Case) -> Iterator[Clue]:
     yield finding("container-no-gpu-access", lines, nodes.line_of(memory.line), rules.line_of(rules.need().rules[0].line), values=values)
 
 
-def hidden_by_unit(case: Case) -> Iterator[Clue]:
-    """A program reaches no GPU, and the unit that starts it has PrivateDevices=yes: a /dev without hardware."""
-    unit = next((clue for clue in case.said if clue.cause == SERVICE), None)
-    without = (
-        clue for clue in case.said if clue.cause != SERVICE and not clue.advice and _NO_GPU & {*case.knowledge.causes[clue.cause].breaks}
-    )
-    lines = next((clue.quotes[:1] for clue in without), ())
-    if unit is not None and lines:
-        yield finding(SERVICE, lines, unit.quotes, values=unit.values)
-
-
-def _pipes_out_of_sight(case: Case) -> Quotes:
-    """The unit has a /tmp of its own, where the daemon's pipes are not."""
-    return next((clue.quotes for clue in case.said if clue.cause == MPS and "unit" in clue.values), ())
-
-
-def hidden_from_unit(case: Case) -> Iterator[Clue]:
-    """The device is unavailable (46) to a service, MPS runs, and the service cannot see its pipes in /tmp."""
-    unit = next((clue for clue in case.said if clue.cause == MPS and "unit" in clue.values), None)
-    lines, daemon = case.suspected(MODE, words=_BUSY), case.says("mps")
-    if unit is not None and lines and daemon:
-        yield finding(MPS, lines, unit.quotes, daemon, values=unit.values)
-
-
 # ---------------------------------------------------------------- nodes that a listing lacks
 def only_uvm_missing(case: Case) -> Iterator[Clue]:
     """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
-    lines = case.suspected(UVM, words=_UNKNOWN)
+    lines = case.suspected(UVM, words=UNKNOWN)
     if not lines or not case.says("all-nodes"):
         return
     bare, found = case.says("bare-nodes"), case.facts.there(DEVICE_NODES)
@@ -239,15 +213,20 @@ def on_mount(case: Case) -> Iterator[Clue]:
 TIES = (
     confidential,
     # The device is busy or unavailable (46), and the text speaks of the licence of a vGPU.
-    joined(VGPU, suspects(MODE, words=_BUSY), beside=("licence",)),
+    joined(VGPU, suspects(MODE, words=BUSY), beside=("licence",)),
     # The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch.
     joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
     # The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set.
-    joined(MODE, suspects(MODE, words=_BUSY), beside=((_mode_in_tables, _mode_in_lists, "compute-mode"),), unless=(_pipes_out_of_sight,)),
+    joined(
+        MODE,
+        suspects(MODE, words=BUSY),
+        beside=((_mode_in_tables, _mode_in_lists, "compute-mode"),),
+        unless=(of_unit,),
+    ),
     # Older drivers have no code of their own for MPS: the device is unavailable (46) where programs are sent to a daemon.
     joined(
         MPS,
-        suspects(MODE, words=_BUSY),
+        suspects(MODE, words=BUSY),
         suspects(MPS, words=_NOT_STARTED),
         beside=("mps",),
         unless=(_mode_in_tables,),
@@ -255,7 +234,7 @@ TIES = (
     ),
     # An operation is not permitted (800), and there is no channel over which memory is shared between machines.
     joined(IMEX, suspects(IMEX), beside=(_no_channel,)),
-    *(mig_name, mig_on, policy, memory_node_not_let_in, hidden_by_unit, only_uvm_missing, on_mount, hidden_from_unit),
+    *(mig_name, mig_on, policy, memory_node_not_let_in, only_uvm_missing, on_mount),
     # No GPU is found where the host's part of vGPU is loaded. Whoever speaks of a guest may show the host too.
     joined(
         "vgpu-manager-without-cuda",
@@ -269,7 +248,7 @@ TIES = (
     # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.
     joined(NODES, beside=("node-of-minor", ("bare-nodes", "all-nodes")), only_if=("all-nodes",), unless=("in container",), unsettled=True),
     # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.
-    joined(UVM, suspects(UVM, words=_UNKNOWN), beside=("suspend",), suspended="yes"),
+    joined(UVM, suspects(UVM, words=UNKNOWN), beside=("suspend",), suspended="yes"),
     # The memory module of the driver failed, unless the program speaks of children. Where it is loaded, and of the open flavour, its
     # support for shared page tables found no room.
     joined(UVM, _first_call_failed, unless=("children", _memory_module, _open_flavour)),

@@ -1,0 +1,48 @@
+"""Packages that a package manager keeps at their version: what is read of its files, on a machine of this kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.model.facts import Fact
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.held_packages import PARSER
+from cudadoctor.sources import held_packages
+
+FILES = {
+    "etc/dnf/plugins/versionlock.list": "# Added lock\nkmod-nvidia-0:570.144-1.el9_5.elrepo.*\nfirefox-0:128.1-1.el9.*\n",
+    "etc/pacman.conf": "[options]\n#IgnorePkg = nvidia-lts\nIgnorePkg = linux nvidia-open\nServer = https://mirror.example/nvidia\n",
+    "etc/apt/preferences.d/no-open": "Package: nvidia-driver-580-open firefox\nPin: release *\nPin-Priority: -1\n",
+    "etc/apt/preferences.d/cuda-repository-pin-600": "Package: nvidia-settings\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n",
+    "etc/apt/preferences.d/secret": "Package: payroll\nPin: version 1\nPin-Priority: -1\n",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(held_packages, "_FILES", tuple(f"{tmp_path}{pattern}" for pattern in held_packages._FILES))
+    return tmp_path
+
+
+def test_the_lines_that_keep_a_package_are_told_and_no_others(machine: Path) -> None:
+    told = held_packages.list_held_packages("").replace(str(machine), "")
+    assert "kmod-nvidia" in told and "firefox-0" not in told and "mirror" not in told and "payroll" not in told and "# Added" not in told
+    (fact,) = PARSER.parse(Text(told, source="held-packages"))
+    assert isinstance(fact, Fact)
+    kept = [(one.name, one.by, one.path) for one in fact.need()]
+    assert kept == [
+        ("kmod-nvidia", "dnf", "/etc/dnf/plugins/versionlock.list"),
+        ("nvidia-open", "pacman", "/etc/pacman.conf"),
+        ("nvidia-driver-580-open", "pin", "/etc/apt/preferences.d/no-open"),
+    ]
+
+
+def test_none_is_known_to_be_kept_where_no_file_does() -> None:
+    (fact,) = PARSER.parse(Text("", source="held-packages"))
+    assert isinstance(fact, Fact)
+    assert fact.need() == ()
