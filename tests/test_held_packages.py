@@ -31,7 +31,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_lines_that_keep_a_package_are_told_and_no_others(machine: Path) -> None:
     told = held_packages.list_held_packages("").replace(str(machine), "")
-    assert "kmod-nvidia" in told and "firefox-0" not in told and "mirror" not in told and "payroll" not in told and "# Added" not in told
+    assert "kmod-nvidia" in told
+    assert "firefox-0" not in told
+    assert "mirror" not in told
+    assert "payroll" not in told
+    assert "# Added" not in told
     (fact,) = PARSER.parse(Text(told, source="held-packages"))
     assert isinstance(fact, Fact)
     kept = [(one.name, one.by, one.path) for one in fact.need()]
