@@ -1,12 +1,8 @@
 """`python -m cudadoctor`, and the program `cudadoctor`. Ctrl-C while Python still reads the modules ends without a traceback too."""
 
-import atexit
-import gc
 import os
-import signal
 import sys
 
-gc.set_threshold(100_000)  # what is imported and decoded stays; looking for garbage in it takes longer than its memory is worth
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
 
 
@@ -52,7 +48,13 @@ def take_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+# Python has read these two by now, whatever lies in the working directory; all others come behind this line.
 standard_library_first()
+import atexit  # noqa: E402
+import gc  # noqa: E402
+import signal  # noqa: E402
+
+gc.set_threshold(100_000)  # what is imported and decoded stays; looking for garbage in it takes longer than its memory is worth
 undo_startup_hooks()
 take_signals()
 

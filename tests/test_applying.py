@@ -614,3 +614,38 @@ def test_undoing_runs_no_interpreter_whose_packages_another_may_write(tmp_path: 
     with pytest.raises(StoppedError, match="may be written by another user"):
         undo(dry=True)
     assert not (tmp_path / "executed").exists()
+
+
+# ---------------------------------------------------------------- a signal that ends the doctor alone
+_SIGNALLED = """
+import sys
+import msgspec
+from cudadoctor.commands import cli, examining
+from cudadoctor.model.recipe import Prescription
+from tests.judging import KNOWLEDGE
+from tests.test_applying_plan import live, step
+slow, never = step("touch {mark}.begun; sleep 1; touch {mark}", undo="rm {mark}"), step("touch {mark}.never")
+found = msgspec.structs.replace(live(), prescription=Prescription(cause="x", action="set-environment", steps=(slow, never)))
+answer = type("Answer", (), {{"report": found, "steps": {{}}, "windows": False}})
+examining.judge = lambda *_, **__: (answer, KNOWLEDGE)
+sys.argv = ["cudadoctor", "fix", "--apply", *(word for kind in ("environment", "system", "reads") for word in ("--yes", kind))]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
+def test_a_signal_waits_for_the_step_and_says_what_it_may_have_done(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    argv = [sys.executable, "-c", _SIGNALLED.format(mark=mark)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
+    process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    end = time.monotonic() + 30
+    while not Path(f"{mark}.begun").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == code, out
+    assert "Interrupted: this step may be done in part." in out
+    assert f"rm {mark}" in out, "its undo"
+    assert mark.exists(), "the step was let end"
+    assert not Path(f"{mark}.never").exists()

@@ -892,3 +892,30 @@ def test_a_listing_that_shows_fewer_gpus_than_it_counts_is_never_healthy(text: s
     (tmp_path / "smi").write_text(re.sub("(?m)(Attached GPUs.*|<attached_gpus>)2", r"\g<1>1", text))
     (machine,) = bundles.replayed(str(tmp_path / "smi"))
     assert judge(machine, KNOWLEDGE).verdict == "healthy"
+
+
+def test_a_member_without_a_name_is_passed_over() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("notes.txt", "x")
+        archive.writestr(zipfile.ZipInfo(""), "y")
+    content = packed.getvalue()
+    held = unpacking.unpacked(content, lambda _: True, unpacking.Allowance(len(content)))
+    assert held.names == ["notes.txt"]
+
+
+def test_a_folder_of_a_thousand_floors_ends_no_reader(tmp_path: Path) -> None:
+    (tmp_path / "sos_commands").mkdir()
+    at = os.open(tmp_path / "sos_commands", os.O_RDONLY)
+    try:
+        for _ in range(1200):
+            os.mkdir("a", dir_fd=at)
+            below = os.open("a", os.O_RDONLY, dir_fd=at)
+            os.close(at)
+            at = below
+    finally:
+        os.close(at)
+    try:
+        assert unpacking.folder(str(tmp_path), lambda _: True).names == []
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "sos_commands")], check=True)  # what Python 3.11 removes by recursion

@@ -171,3 +171,11 @@ def test_nothing_is_begun_in_a_control_group_that_would_end_it(monkeypatch: pyte
     assert (end.value.code, said.out) == (exit_codes.UNDECIDED, "")
     assert "may use 64 MiB of memory (/sys/fs/cgroup/memory.max)" in said.err
     assert "nothing was examined" in said.err
+
+
+@pytest.mark.parametrize("name", ["signal", "gc", "atexit", "re", "json", "ctypes", "msgspec"])
+def test_no_module_of_the_working_directory_is_imported(name: str, tmp_path: Path) -> None:
+    """Also by plain `python -m`, which puts that directory first."""
+    (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    subprocess.run([sys.executable, "-m", "cudadoctor", "causes"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    assert not (tmp_path / "ran").exists()

@@ -8,6 +8,9 @@ import pytest
 
 from cudadoctor import api
 from cudadoctor.knowledge.load import load
+from cudadoctor.prescribe.placeholders import fits, for_commands
+from cudadoctor.prescribe.shells import names
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import commands, written
 
 
@@ -77,3 +80,37 @@ def test_no_command_trusts_a_name_in_a_folder_where_everybody_may_make_files() -
         "mount -o remount,size=75% /dev/shm",
         "mount -o remount,size=50% /dev/shm",
     }
+
+
+# ---------------------------------------------------------------- names, where no form of their own says more
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("linux_driver_packages", ("nvidia-driver-550+", "nvidia-utils-550")),  # apt takes a last + or - for a wish
+        ("linux_driver_packages", ("nvidia-settings-",)),
+        ("held_packages", ("linux-image-6.8.0-1025-nvidia-",)),
+        ("held_packages", ("nvidia-driver-550+",)),
+        ("kernel_headers", ("linux-headers-6.8.0-",)),
+        ("kernel", "6.8.0-45-generic-"),
+        ("prebuilt_module", "linux-modules-nvidia-580-6.8.0-"),
+        ("built_kernel", "../vmlinuz"),
+        ("toolkit_module", "../dropbox/cuda/12.4"),
+        ("toolkit_module", "./cuda/12.4"),
+        ("ptxas", "/tmp/evil/bin/ptxas"),
+        ("ptxas", "../evil/bin/ptxas"),
+        ("ptxas", "/usr/local/cuda/bin/sh"),
+        ("driver_packages", ("nvidia driver",)),
+    ],
+)
+def test_what_is_no_name_enters_no_command(name: str, value: str | tuple[str, ...]) -> None:
+    given = {name: value} if fits(name, value, KNOWLEDGE) else {}
+    assert for_commands(given, KNOWLEDGE) == {}
+
+
+def test_every_value_of_a_command_has_a_form() -> None:
+    """Its own, or that of names and versions: a path, a list or a sentence needs one of its own."""
+    templates = [template for recipe in KNOWLEDGE.recipes.values() for template in recipe.steps]
+    written = [text for one in templates for text in (one.shell, one.verify, one.undo, *one.shells.values()) if text]
+    used = {name for text in written for name in names(text)}
+    assert used
+    assert all(for_commands({name: "/bin/x"}, KNOWLEDGE) == {} for name in used - set(KNOWLEDGE.placeholder_forms))

@@ -35,7 +35,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ToolkitVersion
 from tests import command_line
-from tests.facts_builder import nodes, user
+from tests.facts_builder import fact, nodes, user
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
     LINUX,
@@ -181,6 +181,12 @@ def test_a_file_that_a_variable_brought_in_goes_with_the_variable() -> None:
     steps = written("python-module-shadowed", {}, whole).steps
     assert steps[0].shell == "unset PYTHONPATH"
     assert [step.mode for step in steps if "mv " in (step.shell or "")] == ["or"]
+
+
+def test_a_recording_uninstalls_no_package_by_the_name_that_it_gives() -> None:
+    values = {"path": "/v/lib/python3.12/site-packages/cuda", "owning_package": "torch-evil"}
+    seen = fact(PYTHON, PythonEnvironment(path="/v/bin/python", version="3.12.3"), origin="recording")
+    assert "torch-evil" not in commands(written("python-module-shadowed", {PYTHON: seen}, values))
 
 
 # ---------------------------------------------------------------- processes

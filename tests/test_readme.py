@@ -69,6 +69,7 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
         exit_codes.UNDECIDED,
         exit_codes.CRASHED,
         exit_codes.INTERRUPTED,
+        exit_codes.ENDED,
     }
 
 

@@ -30,7 +30,11 @@ NO_TERMINAL = "there is no terminal to ask on, and --yes does not name this kind
 
 
 class StoppedError(Exception):
-    """The run ends here; the message says why, and what is left as it is."""
+    """The run ends here; the message says why, and what is left as it is. `code`: of the exit, where a signal ended it."""
+
+    def __init__(self, why: str, code: int | None = None) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class Asking:
@@ -62,7 +66,7 @@ def carried_out(report: Report, options: dict[str, Any]) -> int:
         acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"])
     except StoppedError as end:
         terminal.write(f"\n{end}\n")
-        return report.exit_code
+        return report.exit_code if end.code is None else end.code
     left = planning.of_the_shell(report.prescription) if not options["dry_run"] else ""
     variables = applying.after(left) if left else None
     if options["dry_run"] or not (acted or variables is not None):
@@ -149,8 +153,9 @@ class _Doer:
         except applying.RefusedError as error:
             self._note(entry, step, "failed")
             raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from None
-        except KeyboardInterrupt:
-            raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}") from None
+        except (KeyboardInterrupt, SystemExit) as end:
+            code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else exit_codes.INTERRUPTED
+            raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}", code) from None
         if failed is not None:
             self._note(entry, step, "failed")
             raise StoppedError(f"Failed: {failed}.{_undo(step)}")

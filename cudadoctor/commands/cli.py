@@ -72,7 +72,7 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
             # What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C.
-            signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+            signal.signal(number, lambda *_: sys.exit(exit_codes.ENDED))
     if hasattr(signal, "SIGXCPU"):
         # A shell's limit on CPU time ends the programs that are examined, and that is told: the doctor goes on, up to the hard limit.
         signal.signal(signal.SIGXCPU, lambda *_: None)

@@ -17,7 +17,7 @@ _RESOURCE = lazy(r"^\s{0,16}\"?nvidia\.com/(?P<name>gpu|mig-\d\w{0,4}\.\d{1,3}gb
 _LISTS_NODE = lazy(r"[Aa]llocatable|[Cc]apacity")
 # Lmod and Environment Modules: names with versions in columns, `(D)` and `(default)` behind some, and nothing else in the line.
 _ROW_OF_MODULES = lazy(r"^\s{0,12}(?:[\w.+-]{1,40}(?:/[\w.+-]{1,40}){1,3}(?:\s{0,3}[(<][\w,:]{1,12}[)>])?(?:\s{1,60}|$))+$")
-_TOOLKIT_MODULE = lazy(r"(?<!\S)(?:[\w.-]{1,40}/){0,2}(?i:cuda|cuda-?toolkit)/\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?![^\s(<])")
+_TOOLKIT_MODULE = lazy(r"(?<!\S)(?:\w[\w.-]{0,39}/){0,2}(?i:cuda|cuda-?toolkit)/\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?![^\s(<])")
 
 
 def parse_distributions(text: Text) -> Output:

@@ -74,6 +74,19 @@ def fits(name: str, value: Value, knowledge: Knowledge, *, anywhere: bool = Fals
     return all(printable(part) and part[:1] != "-" and (form is None or form.fullmatch(part) is not None) for part in each(value))
 
 
+def for_commands(values: Mapping[str, Value], knowledge: Knowledge) -> dict[str, Value]:
+    """Those that may stand in a command: without a form of its own a value is a name or a version, for most come from a machine's lists."""
+    forms, plain = knowledge.placeholder_forms, knowledge.placeholder_forms[_PLAIN]
+
+    def may(name: str, value: Value) -> bool:
+        return name in forms or isinstance(value, Script) or all(plain.fullmatch(part) is not None for part in each(value))
+
+    return {name: value for name, value in values.items() if may(name, value)}
+
+
+_PLAIN = "plain"
+
+
 # ---------------------------------------------------------------- files and variables
 def _files(case: Case) -> Found:
     own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
@@ -145,7 +158,7 @@ def _people(case: Case) -> Found:
 
 # What a rule found and a step names as it is.
 _STATED = (
-    "place", "option", "opposite", "own", "packages", "owning_package", "byte_code", "startup_file", "kernel_compiler",
+    "place", "option", "opposite", "own", "packages", "byte_code", "startup_file", "kernel_compiler",
     "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc", "instance", "amount", "call", "unit",
     "second_spec", "closed_unit", "mode_unit",
 )  # fmt: skip
@@ -153,6 +166,8 @@ _STATED = (
 
 def _stated(case: Case) -> Found:
     yield from ((name, case.value(name)) for name in _STATED)
+    seen = case.facts.there(PYTHON)  # a recording may name any package, and this one would be uninstalled
+    yield "owning_package", case.value("owning_package") if seen is None or seen.origin == "live" else None
     yield "kept_path", case.value("kept")
     yield "wrong_value", case.value("value")
     yield "l4t_image", case.value("image") if case.value("l4t") else None

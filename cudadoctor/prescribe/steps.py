@@ -25,7 +25,7 @@ from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_power
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import OF_REPOSITORY, choose, newest_of_debian
 from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
-from cudadoctor.prescribe.placeholders import fits, placeholders, refused
+from cudadoctor.prescribe.placeholders import fits, for_commands, placeholders, refused
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, each, fill_shell, fill_words, names, with_sudo
 
@@ -244,7 +244,9 @@ def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Know
     if template is None or template.undo is None:
         return None
     given = {name: value[0] if len(value) == 1 else value for name, value in values.items() if value}
-    filled = fill_shell(template.undo.strip("\n"), {name: value for name, value in given.items() if fits(name, value, knowledge)})
+    filled = fill_shell(
+        template.undo.strip("\n"), for_commands({name: value for name, value in given.items() if fits(name, value, knowledge)}, knowledge)
+    )
     return with_sudo(filled) if filled is not None and template.needs_root and not root else filled
 
 
@@ -304,7 +306,8 @@ def _filled(text: str | None, values: Mapping[str, Value], case: Case) -> str | 
     words = managers.in_its_words(text, case) if text is not None else None
     if words is None:
         return None
-    return fill_powershell(words, values) if case.windows else fill_shell(words, values)
+    known = for_commands({name: values[name] for name in names(words) if name in values}, case.knowledge)
+    return fill_powershell(words, known) if case.windows else fill_shell(words, known)
 
 
 def _as_root(command: str | None, template: StepTemplate, case: Case) -> str | None:

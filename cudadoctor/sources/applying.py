@@ -70,7 +70,7 @@ def _allowed(program: str) -> str:
 
 
 def run(script: str) -> int:
-    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt once its program has ended.
+    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
 
     RefusedError: one of the lines may not be run, and none was.
     """
@@ -84,12 +84,13 @@ def run(script: str) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
+    """The terminal sends Ctrl-C and its own end to the program too. It may still have to put something right, so it is waited for; the
+    signal that ends the doctor alone is not handed on, for half a transaction of packages is worse than a whole one."""
     variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.handed_on("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         process.wait()
         raise
 

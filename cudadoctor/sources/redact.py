@@ -248,7 +248,7 @@ def _arguments(words: Iterable[Any]) -> Iterator[Any]:
 
 
 def _shortened(evidence: Evidence) -> Evidence:
-    """Looking for names takes up to 4 s of CPU time for each 1e6 characters: of what is longer the beginning is kept, of a log its end."""
+    """Looking for names takes up to 6 s of CPU time for each 1e6 characters: of what is longer the beginning is kept, of a log its end."""
     left, items, cut = MOST, [], 0
     for item in evidence.items:
         kept, before = [], cut

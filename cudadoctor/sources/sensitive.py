@@ -30,6 +30,7 @@ class Pseudonyms:
     def __init__(self) -> None:
         self.salt = secrets.token_bytes(16)
         self.replaced: dict[str, set[str]] = {}
+        self.addresses: dict[str, str] = {}  # that were found to be some: they are wherever they stand, and are not looked at again
         # What stands in the place of a form's group.
         self.kinds: dict[str, Callable[[str], str]] = {
             "gone": lambda text: self.gone(text) + "\n" * text.count("\n"),
@@ -130,15 +131,18 @@ class Pseudonyms:
 
     def four_numbers(self, match: re.Match[str], numbers: str) -> str:
         """An address, unless what is before or behind says that it is a version and it does not stand where an address does."""
+        if numbers in self.addresses:
+            return self.addresses[numbers]
         before = match.string[max(0, match.start() - _LONG) : match.start()].rpartition("\n")[2]
         behind = match.string[match.end() : match.end() + _SHORT]
         if numbers in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - every machine's own
             return numbers
         if PATTERNS.PRIVATE.match(numbers) or PATTERNS.ADDRESSED.search(before) or re.match(r"[:/]\d|>", behind):
-            return self.of("ip", numbers)
+            return self.addresses.setdefault(numbers, self.of("ip", numbers))
         # 10.x is a private network, and cuRAND, cuFFT and TensorRT count through 10: there only a name before it says that it is a version.
         goes_on = not numbers.startswith("10.") and PATTERNS.GOES_ON.match(behind)
-        return numbers if PATTERNS.OF_PACKAGE.search(before) or goes_on else self.of("ip", numbers)
+        version = PATTERNS.OF_PACKAGE.search(before) or goes_on
+        return numbers if version else self.addresses.setdefault(numbers, self.of("ip", numbers))
 
     # ------------------------------------------------------------ names
     def _named(self, kind: str, name: str) -> str:

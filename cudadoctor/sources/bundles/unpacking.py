@@ -226,23 +226,27 @@ def unpacked(
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
     """The same of a bundle that somebody has unpacked. Links are not followed."""
-    found = Unpacked({}, [])
-    for top, folders, files in os.walk(path, followlinks=False):
-        folders.sort()
-        for name in sorted(files):
-            full = os.path.join(top, name)
-            inner = os.path.relpath(full, path).replace(os.sep, "/")
-            if len(found.names) >= MAX_MEMBERS:
-                raise BundleError(f"more than {MAX_MEMBERS} files; not read")
-            if os.path.islink(full) or not os.path.isfile(full):
+    found, waiting, entered = Unpacked({}, []), [path], 0
+    while waiting:
+        entered += 1
+        try:
+            entries = sorted(os.scandir(waiting.pop()), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        if max(entered, len(found.names) + len(entries)) > MAX_MEMBERS:
+            raise BundleError(f"more than {MAX_MEMBERS} files; not read")
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
                 continue
+            inner = os.path.relpath(entry.path, path).replace(os.sep, "/")
             found.names.append(inner)
             if wanted(inner):
                 try:
-                    with open(full, "rb") as stream:
+                    with open(entry.path, "rb") as stream:
                         _keep(found, inner, stream)
                 except OSError as error:
                     found.remarks.append(f"{inner}: {error.strerror}; not read.")
+        waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
     return found
 
 
@@ -276,7 +280,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
         archive = zipfile.ZipFile(_Packed(content, allowance))
     except _DAMAGED as error:
         raise BundleError(f"no whole zip archive ({archives.what_is_wrong(error)})") from error
-    members = [member for member in archive.infolist() if not member.is_dir()]
+    members = [member for member in archive.infolist() if member.filename and not member.filename.endswith("/")]
     if len(members) > MAX_MEMBERS:
         raise BundleError(f"more than {MAX_MEMBERS} members; not read")
     if members and all(member.flag_bits & 1 for member in members):
