@@ -49,7 +49,7 @@ def _of_variable(case: Case) -> bool:
 
 def _removed(case: Case) -> bool:
     """The variable goes altogether, rather than getting another value."""
-    changed = case.root.cause == "cuda-home-wrong" or case.quotes(case.forms["says"]["named-by-uuid"])
+    changed = case.root.cause == "cuda-home-wrong" or case.quotes(case.forms["says"]["names-mig-instance"])
     return "kept" not in case.values and not changed
 
 
