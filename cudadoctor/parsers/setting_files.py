@@ -28,6 +28,9 @@ _SETS = lazy(
     r"^[ \t]{0,40}(?:export |declare -x |setenv |set -gx |Environment=)?[\"']?"
     r"(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| (?=\S))(?P<rest>.{0,2000})"
 )
+_OF_CONDA = lazy(r"^(?:conda|mamba|micromamba) env config vars list\b")
+_VARIABLE = lazy(r"^(?P<name>[A-Z][A-Z0-9_]{3,60}) = \S")
+_STATE = "$CONDA_PREFIX/conda-meta/state"
 _MORE = lazy(r"[;&|`]|\$\(|\\$|[ \t][\"']?[A-Z][A-Z0-9_]{3,60}=")
 _READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
 _DIRECTIVE = lazy(r"^(?P<name>PrivateTmp|DevicePolicy|DeviceAllow|ExecStart(?:Pre|Post)?)=(?P<value>.{0,1000})$")
@@ -49,6 +52,9 @@ def parse_shown(text: Text) -> Output:
     """Every line that sets a variable in a file whose name is shown, in the text's order."""
     places: list[tuple[int, SetIn]] = []
     readers: dict[str, str] = {}  # a file to the unit that reads it
+    for number, _, below in text.asked("config vars list", _OF_CONDA):
+        rows = ((number + more, _VARIABLE.match(line)) for more, line in enumerate(below, 1))
+        places += [(line, SetIn(name=row["name"], path=_STATE, line=1, alone=True)) for line, row in rows if row is not None]
     for shown in shown_files(text):
         found = _SETS.match(shown.words)
         if found is not None:
@@ -111,8 +117,8 @@ def _opened(line: str) -> str | None:
 
 
 _SHOWN = (
-    "cat /", "cat ~/", "cat $CONDA", "tail -n +1 ", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/",
-    "# /run/systemd/", "==> ", "grep -", ":export ", ":CUDA", ":NUMBA",
+    "cat /", "cat ~/", "cat $CONDA", "config vars list", "tail -n +1 ", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/",
+    "# /usr/lib/systemd/", "# /run/systemd/", "==> ", "grep -", ":export ", ":CUDA", ":NUMBA",
 )  # fmt: skip
 PARSERS = (
     parser("setting_files", parse_settings, SET_IN, reads=("setting-files",)),

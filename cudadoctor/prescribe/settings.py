@@ -83,6 +83,11 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
     return lambda case: case.place is not None and wanted(case, case.place)
 
 
+def _of_conda(place: SetIn) -> bool:
+    """`conda env config vars` keeps it in the environment, and sets it when that is activated."""
+    return place.path.endswith("/conda-meta/state")
+
+
 def _in_image(case: Case) -> bool:
     """A text shows the line of a Dockerfile, or of a file for docker compose, that sets it."""
     return "visible-set-in-image" in case.setting.words
@@ -91,7 +96,8 @@ def _in_image(case: Case) -> bool:
 CONDITIONS: dict[str, Condition] = {
     "of-variable": _of_variable,
     "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
-    "set-in-own": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is None),
+    "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_conda(place) and _SYSTEM.match(place.path) is None),
+    "set-in-conda": _place(lambda case, place: _removed(case) and _of_conda(place)),
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is not None),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "set-in-unit": lambda case: bool(_units(case)),

@@ -253,7 +253,7 @@ def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Know
 def _about(template: StepTemplate) -> str | None:
     """What a step speaks of that there may be several of."""
     words = f"{template.text} {template.shell or ''}"
-    return "process" if _OF_PROCESS.search(words) else "place" if "{set_file}" in words else None
+    return "process" if _OF_PROCESS.search(words) else "place" if "{set_file}" in words or "set-in-conda" in (template.when or "") else None
 
 
 def render_step(template: StepTemplate, case: Case, action: Action | None = None) -> Step:

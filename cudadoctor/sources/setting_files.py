@@ -6,6 +6,7 @@ Only places and names are told, never a value: `/home/ada/.bashrc:12: CUDA_VISIB
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ def list_settings(_: str) -> str:
         lines.extend(f"{path}:{number}: {name}" for number, name in _set_in(path) if name.split(" ")[0] in os.environ.keys() - {"PATH"})
         if len(lines) > _MOST:
             break
+    lines += [f"{path}:1: {name}" for path, name in _of_conda() if name in os.environ and name.isidentifier() and path.isprintable()]
     return "".join(f"{line}\n" for line in lines[:_MOST])
 
 
@@ -55,6 +57,18 @@ def _files() -> Iterator[str]:
         if os.path.isabs(prefix):
             yield from sorted(glob.glob(os.path.join(glob.escape(prefix), pattern)))
     yield from _of_unit()
+
+
+def _of_conda() -> Iterator[tuple[str, str]]:
+    """What `conda env config vars` keeps in the active environment, a JSON of its own."""
+    prefix = os.environ.get("CONDA_PREFIX", "")
+    path = os.path.join(prefix, "conda-meta", "state")
+    try:
+        kept = json.loads(beginning(path, _LIMIT)) if os.path.isabs(prefix) else None
+    except ValueError:
+        return
+    kept = kept.get("env_vars") if isinstance(kept, dict) else None
+    yield from ((path, name) for name in kept if isinstance(name, str)) if isinstance(kept, dict) else ()
 
 
 def _of_unit() -> Iterator[str]:

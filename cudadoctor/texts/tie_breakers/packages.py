@@ -30,6 +30,7 @@ _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
 # Of PyTorch's collect_env and of transformers-cli env, which stand in every report, whatever it is about.
 _LISTED = lazy(r"^[\s>-]{0,16}(?:Is CUDA available: |PyTorch version \(GPU\?\): )")
+_OF_OLLAMA = lazy(r"inference compute")
 _CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
 _FRAMEWORKS = (
@@ -189,6 +190,15 @@ TIES = (
     not_available,
     joined(CPU, _no_provider, beside=(_both_runtimes,), basis="stated", framework="onnxruntime"),
     none_for_windows,
+    # Ollama found no GPU, and of Arch's two packages of it only the one for processors is here.
+    joined(
+        CPU,
+        suspects(CPU, words=_OF_OLLAMA),
+        beside=("ollama-of-arch",),
+        unless=("ollama-cuda-of-arch",),
+        basis="stated",
+        framework="ollama",
+    ),
     # A program computes on the processor, and the project's file takes PyTorch from an index that has builds for processors alone.
     joined(CPU, lambda case: case.says("on-cpu"), beside=("uv-index-of-cpu",), basis="stated", framework="torch"),
     # A program on top of a framework finds no device, and the text shows the framework's build without CUDA: it says both.

@@ -174,18 +174,18 @@ def full_of_nobody(case: Case, least: int | None = None) -> Listed | None:
 
 
 def left_over(case: Case) -> Iterator[Clue]:
-    """Memory ran out, and of those that hold a GPU ps shows one that is dead, or that lost its parent.
+    """Memory ran out, and of those that hold a GPU ps shows one that is dead, or that lost its parent: the user's own is a left-over.
 
     In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
     """
-    lines, table = case.suspected(ZOMBIE) or case.says("out-of-memory"), case.facts.there(PROCESSES)
+    lines, table = case.suspected(ZOMBIE) or case.stated(OTHERS) or case.says("out-of-memory"), case.facts.there(PROCESSES)
     if not lines or table is None or case.container:
         return
     listed = {entry.pid for fact in case.facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
     for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
-            basis: Basis = "derived" if process.state == "defunct" else "suspected"
+            basis: Basis = "derived" if process.state == "defunct" or (process.own and process.pid in listed) else "suspected"
             values = {"pid": str(process.pid), "command": process.command or "", "state": process.state}
             yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
 
