@@ -257,7 +257,7 @@ def test_windows_gets_powershell_without_sudo() -> None:
     for (recipe, number, _), step in zip(STEPS, all_rendered(PLAIN, "windows-11", False), strict=True):
         for text in step:
             for sign in ("sudo", "/etc/", "apt-get", "$(", "2>/dev/null", "export ", "unset "):
-                assert sign not in (text or ""), f"{recipe.id}, step {number}: {text}"
+                assert sign not in (text or "").replace("vars unset", ""), f"{recipe.id}, step {number}: {text}"
 
 
 def _unquoted(text: str) -> str:

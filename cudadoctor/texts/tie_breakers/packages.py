@@ -30,7 +30,6 @@ _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
 # Of PyTorch's collect_env and of transformers-cli env, which stand in every report, whatever it is about.
 _LISTED = lazy(r"^[\s>-]{0,16}(?:Is CUDA available: |PyTorch version \(GPU\?\): )")
-_OF_OLLAMA = lazy(r"inference compute")
 _CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
 _FRAMEWORKS = (
@@ -193,8 +192,7 @@ TIES = (
     # Ollama found no GPU, and of Arch's two packages of it only the one for processors is here.
     joined(
         CPU,
-        suspects(CPU, words=_OF_OLLAMA),
-        beside=("ollama-of-arch",),
+        beside=("ollama-on-cpu", "ollama-of-arch"),
         unless=("ollama-cuda-of-arch",),
         basis="stated",
         framework="ollama",
