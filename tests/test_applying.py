@@ -492,6 +492,44 @@ def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch
     assert states() == []
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("apt-get -y --fix-broken install", ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")),
+        ("dnf distro-sync -y --allowerasing '*nvidia*'", ("kmod-nvidia",)),
+        ("sudo yum install -y kmod-nvidia", ("kmod-nvidia",)),
+        ("zypper install -y --force-resolution nvidia-driver-G06", ("nvidia-computeG05", "nvidia-gfxG05")),
+        ("ubuntu-drivers install nvidia:580-open", ("what `ubuntu-drivers install nvidia:580-open` decides",)),
+        ("pacman -Syu --needed nvidia-open", ("what `pacman -Syu --needed nvidia-open` decides",)),
+        ("apt-get update", ()),
+        ("apt-mark unhold nvidia-driver-570", ()),
+        ("dpkg --configure -a", ()),
+        ("zypper addrepo https://x.example y", ()),
+    ],
+)
+def test_what_each_manager_would_remove_is_told(line: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "apt-get": APT,
+        "dnf": "Removing:\n kmod-nvidia x86_64 3:570 cuda 1 M\n",
+        "yum": "Removing:\n kmod-nvidia x86_64 3:570 cuda 1 M\n",
+        "zypper": "The following 2 packages are going to be REMOVED:\n  nvidia-computeG05 nvidia-gfxG05\n",
+    }
+    monkeypatch.setattr(applying, "_simulated", lambda program, *_: said[program])
+    assert applying.removed_by(line) == told
+
+
+def test_new_lists_that_remove_more_stop_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(applying, "_run", lambda argv: ran.append(argv) or 0)
+    monkeypatch.setattr(applying, "argv_of", str.split)
+    monkeypatch.setattr(applying, "_simulated", lambda *_: APT)
+    with pytest.raises(applying.RefusedError, match="with the new lists"):
+        applying.run("apt-get update\napt-get install -y nvidia-driver-570", ("nvidia-driver",))
+    assert ran == [["apt-get", "update"]]
+    told = ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")
+    assert applying.run("apt-get update\napt-get install -y nvidia-driver-570", told) == 0
+
+
 # ---------------------------------------------------------------- run --cured
 def test_what_the_steps_do_to_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONE", "1")

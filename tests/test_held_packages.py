@@ -14,7 +14,7 @@ from cudadoctor.sources import held_packages
 FILES = {
     "etc/dnf/plugins/versionlock.list": "# Added lock\nkmod-nvidia-0:570.144-1.el9_5.elrepo.*\nfirefox-0:128.1-1.el9.*\n",
     "etc/pacman.conf": "[options]\n#IgnorePkg = nvidia-lts\nIgnorePkg = linux nvidia-open\nServer = https://mirror.example/nvidia\n",
-    "etc/apt/preferences.d/no-open": "Package: nvidia-driver-580-open firefox\nPin: release *\nPin-Priority: -1\n",
+    "etc/apt/preferences.d/no-open": "Package: nvidia-driver-580-open\nPin: release *\nPin-Priority: -1\n",
     "etc/apt/preferences.d/cuda-repository-pin-600": "Package: nvidia-settings\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n",
     "etc/apt/preferences.d/secret": "Package: payroll\nPin: version 1\nPin-Priority: -1\n",
 }

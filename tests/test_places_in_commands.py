@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
@@ -100,6 +101,11 @@ def test_no_command_trusts_a_name_in_a_folder_where_everybody_may_make_files() -
         ("ptxas", "../evil/bin/ptxas"),
         ("ptxas", "/usr/local/cuda/bin/sh"),
         ("driver_packages", ("nvidia driver",)),
+        ("mode_unit", "firewalld.service"),  # what a system stands on
+        ("closed_unit", "systemd-poweroff.service"),
+        ("unit", "ssh.service"),
+        ("units", ("whisper.service", "sshd.service")),
+        ("drained_node", "ALL"),  # for Slurm every node
     ],
 )
 def test_what_is_no_name_enters_no_command(name: str, value: str | tuple[str, ...]) -> None:
@@ -114,3 +120,46 @@ def test_every_value_of_a_command_has_a_form() -> None:
     used = {name for text in written for name in names(text)}
     assert used
     assert all(for_commands({name: "/bin/x"}, KNOWLEDGE) == {} for name in used - set(KNOWLEDGE.placeholder_forms))
+
+
+# ---------------------------------------------------------------- what a pasted text alone may not bring about
+FEDORA = "$ cat /etc/os-release\nID=fedora\nVERSION_ID=42\n"
+MISMATCH = "$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.78\n"
+
+
+def told(text: str) -> str:
+    report = api.explain(text)
+    return "\n".join(step.shell or "" for step in (report.prescription.steps if report.prescription is not None else ()))
+
+
+@pytest.mark.parametrize(("others", "edited"), [("nouveau", True), ("ext4,nvme", False)])
+def test_a_strangers_kernel_parameter_blacklists_nothing_here(others: str, edited: bool) -> None:
+    line = f"[    0.000000] Command line: BOOT_IMAGE=(hd0,gpt2)/vmlinuz-6.8.5 ro modprobe.blacklist=nvidia,{others}\n"
+    failed = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    found = told(FEDORA + line + failed + "$ modinfo -F version nvidia\n550.78\n")
+    assert (f"--args=modprobe.blacklist={others}" in found) == edited
+    assert edited or others not in found
+
+
+def test_a_hold_lets_go_of_the_drivers_packages_alone() -> None:
+    debian = "$ cat /etc/os-release\nID=debian\nVERSION_ID=12\n"
+    held = "$ apt-mark showhold\n*nvidia*\nboinc-client-nvidia-cuda\nnvidia-kernel-dkms\n"
+    found = told(debian + held + MISMATCH)
+    assert "apt-mark unhold nvidia-kernel-dkms\n" in found
+    assert "--only-upgrade nvidia-kernel-dkms" in found
+    arch = told("$ cat /etc/os-release\nID=arch\n$ cat /etc/pacman.conf\nIgnorePkg = postgresql linux nvidia-utils\n" + MISMATCH)
+    edit = (
+        next(line for line in arch.split("\n") if "IgnorePkg" in line)
+        .replace("sudo ", "")
+        .replace(" /etc/pacman.conf", "")
+        .replace("-i.before ", "")
+    )
+    lines = "IgnorePkg = postgresql linux nvidia-utils\nServer = https://x.example/nvidia\n"
+    left = subprocess.run(["sh", "-c", edit], input=lines, capture_output=True, text=True, check=True).stdout
+    assert left == "IgnorePkg = postgresql linux\nServer = https://x.example/nvidia\n"
+
+
+def test_preferences_that_speak_of_other_packages_stay_where_they_are() -> None:
+    debian = "$ cat /etc/os-release\nID=debian\nVERSION_ID=12\n"
+    pins = "Package: nvidia-driver\nPin: release *\nPin-Priority: -1\n\nPackage: *\nPin: release a=unstable\nPin-Priority: -10\n"
+    assert "mv /etc/apt" not in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{MISMATCH}")

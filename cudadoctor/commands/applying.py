@@ -107,6 +107,7 @@ class _Doer:
         self.cause, self.asking, self.dry = cause, asking, dry
         self.run = f"{journal.now()}-{os.getpid()}"
         self.acted = False
+        self.removed: tuple[str, ...] = ()  # by the step that is asked about
 
     def go(self, planned: Planned) -> None:
         step = planned.step
@@ -128,7 +129,7 @@ class _Doer:
 
     def _kind(self, step: Step) -> str:
         """A transaction that removes or downgrades packages is worse than its step says."""
-        removed = applying.removed_by(step.shell or "") if step.kind == "system" else ()
+        self.removed = removed = applying.removed_by(step.shell or "") if step.kind in ("system", "destructive") else ()
         if removed:
             _say(
                 f"The package manager would remove or downgrade: {', '.join(map(one_line, removed[:8]))}"
@@ -148,7 +149,7 @@ class _Doer:
         entry = self._entry(planned) if changes else None
         self._note(entry, step, "begun")
         try:
-            code = applying.run(step.shell or "")
+            code = applying.run(step.shell or "", self.removed)
             failed = f"it ended with {code}" if code else self._verified(step)
         except applying.RefusedError as error:
             self._note(entry, step, "failed")

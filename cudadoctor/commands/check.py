@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudadoctor.model.report import Report
 
 _TICK = 0.25  # seconds between looks at the size of the window
+_LONGEST_SLEEP = 3600.0  # seconds: time.sleep takes no more than some hundred years
 
 
 def _rows(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def looks(look: Callable[[], Report], page: Callable[[Report], str], *, every: f
             while left > 0:
                 if screen and size != (size := shutil.get_terminal_size()):  # a window of another size is drawn anew
                     terminal.screen(f"{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
-                time.sleep(min(left, _TICK) if screen else left)
+                time.sleep(min(left, _TICK if screen else _LONGEST_SLEEP))
                 left = end - time.monotonic()
     except KeyboardInterrupt:
         if screen:

@@ -38,7 +38,7 @@ _FILES = (
 
 def parse(text: Text) -> Output:
     """One fact with every package that is kept; live, where no file keeps one, it is known that none is."""
-    found = {one.name: one for one in (*_in_files(text), *_pinned(text), *_printed(text))}
+    found = {(one.name, one.by): one for one in (*_in_files(text), *_pinned(text), *_printed(text))}
     if found:
         yield text.fact(HELD_PACKAGES, tuple(found.values()), *(text.quote(one.line) for one in found.values()), whole=text.whole)
     elif text.whole:
@@ -54,14 +54,20 @@ def _in_files(text: Text) -> Iterator[HeldPackage]:
 
 
 def _pinned(text: Text) -> Iterator[HeldPackage]:
-    """apt's preferences: a stanza names packages, and a priority below 0 keeps them from being installed."""
+    """apt's preferences: a stanza names packages, and a priority below 0 keeps them from being installed. A file that speaks of other
+    packages too is not the driver's to move."""
+    kept: dict[str, list[HeldPackage]] = {}
     names: list[str] = []
+    others = set()
     for shown in shown_files(text):
-        if "/apt/preferences" in shown.path:
-            package, priority = _PINNED.match(shown.words), _PRIORITY.match(shown.words)
-            names = _names(package.groupdict()) if package is not None else names
-            for name in names if priority is not None else ():
-                yield HeldPackage(name=name, by="pin", path=shown.path, line=shown.number)
+        package = _PINNED.match(shown.words) if "/apt/preferences" in shown.path else None
+        if package is not None:
+            names = _names(package.groupdict())
+            others |= {shown.path} if len(names) < len(package["names"].split()) else set()
+        elif names and "/apt/preferences" in shown.path and _PRIORITY.match(shown.words):
+            made = (HeldPackage(name=name, by="pin", path=shown.path, line=shown.number) for name in names)
+            kept.setdefault(shown.path, []).extend(made)
+    yield from (one for path, held in kept.items() if path not in others for one in held)
 
 
 def _names(row: dict[str, str]) -> list[str]:

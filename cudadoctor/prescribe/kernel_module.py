@@ -139,13 +139,16 @@ def guest_ids(case: Case) -> str | None:
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
-    others = (entry.kernel for entry in reversed(_built(case)) if entry.kernel not in (None, running(case)))
-    yield "built_kernel", next(others, None)
+    older = (entry.kernel for entry in reversed(_built(case)) if entry.kernel not in (None, running(case)))
+    yield "built_kernel", next(older, None)
     yield "vfio_ids", guest_ids(case)
     yield "older_module", _left_behind(case)
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
-    kept = ",".join(module for module in modules.split(",") if not module.startswith(("nvidia", "10de:")))
+    others = [module for module in modules.split(",") if not module.startswith(("nvidia", "10de:"))]
+    if case.told_by_text and any(module not in _OF_GPUS for module in others):
+        parameter = None  # a stranger's machine would be told to do without what its text lists
+    kept = ",".join(others)
     kept = f"{option}={kept}" if kept else ""
     yield "kernel_parameter", parameter
     yield "kept_parameter", kept or None
@@ -174,6 +177,7 @@ def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str 
     return f"{name['kernel']}{dist['dist']}.{release.rpartition('.')[2]}"  # the end is the machine's architecture
 
 
+_OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {

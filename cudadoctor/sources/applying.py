@@ -10,23 +10,34 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from cudadoctor.sources import inherited, programs, spawning, trust
 
 _SHELL = "/bin/sh"
 _SIMULATION = 120.0  # seconds
-_OF_APT = re.compile(r"(?:sudo )?apt-get (?P<rest>(?:install|remove|purge|autoremove)\b.*)")
-_OF_DNF = re.compile(r"(?:sudo )?dnf (?P<rest>(?:install|remove|reinstall|upgrade|module install)\b.*)")
+_OF_MANAGER = re.compile(r"(?:sudo )?(?P<program>apt-get|apt|dnf|yum|zypper|pacman|ubuntu-drivers|rpm|dpkg)(?P<rest>\s.*)")
+# What takes or gives no package; all else is simulated, where the manager can.
+_LOOKS = re.compile(
+    r" (?:-y )?(?:update|list|check|repolist|makecache|config-manager|modulesync|module (?:list|reset|enable)|versionlock|repos|refresh"
+    r"|verify|ref|lr|addrepo|ar|addlock|removelock|locks|search|info|-Q\w*|-q\w*|-l|devices|clean|--configure)\b"
+)
+_UPDATES = re.compile(r"(?:sudo )?apt-get (?:-\S+ )*update\b")
 _APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
 _APT_DOWNGRADES = re.compile(r"^The following packages will be DOWNGRADED:\n((?: .*\n)+)", re.MULTILINE)
+_ZYPPER_BLOCK = re.compile(
+    r"^The following (?:\d+ )?(?:NEW )?packages? (?:is|are) going to be (?:REMOVED|downgraded):\n((?: .*\n)+)", re.MULTILINE
+)
 _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
 _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
-_FILES = ("set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file")  # values that name a file to change
+_FILES = (  # values that name a file to change
+    "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
+    "second_spec", "build_folder", "place",
+)  # fmt: skip
 
 
 class RefusedError(Exception):
@@ -69,15 +80,23 @@ def _allowed(program: str) -> str:
     return path
 
 
-def run(script: str) -> int:
-    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
+def run(script: str, removed: Collection[str] = ()) -> int:
+    """Every line until one fails. `removed`: what the person was told that the package manager removes; where new lists make it more, the
+    line is not run. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
 
     RefusedError: one of the lines may not be run, and none was.
     """
     commands = [argv_of(line) for line in script.split("\n")]
     code = 0
-    for argv in commands:
+    lines, renewed = script.split("\n"), False
+    for line, argv in zip(lines, commands, strict=True):
+        more = set(removed_by(line)) - set(removed) if renewed else set()
+        if more:
+            raise RefusedError(
+                f"with the new lists of packages `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"
+            )
         code = _run(argv)
+        renewed = renewed or _UPDATES.match(line) is not None
         if code != 0:
             break
     return code
@@ -125,27 +144,45 @@ def after(script: str) -> dict[str, str] | None:
 
 
 def removed_by(script: str) -> tuple[str, ...]:
-    """What the package manager says that it would remove or downgrade. Nothing is changed; () also where it cannot be asked."""
+    """What the package managers say that they would remove or downgrade; of a line that none simulates that it decides. Nothing is done."""
     found: list[str] = []
     for line in script.split("\n"):
-        if (of_apt := _OF_APT.match(line)) is not None:
-            said = _simulated("apt-get", "-s", of_apt["rest"])
-            found += _APT_REMOVES.findall(said)
-            found += [name for block in _APT_DOWNGRADES.findall(said) for name in block.split()]
-        elif (of_dnf := _OF_DNF.match(line)) is not None:
-            said = _simulated("dnf", "--assumeno", of_dnf["rest"])
-            found += [row.split()[0] for block in _DNF_BLOCK.findall(said) for row in block.splitlines() if row.split()]
+        of_manager = _OF_MANAGER.match(line)
+        if of_manager is not None and _LOOKS.match(of_manager["rest"]) is None:
+            found += _of_line(line, of_manager["program"], of_manager["rest"].strip())
     return tuple(dict.fromkeys(found))
 
 
-def _simulated(program: str, option: str, rest: str) -> str:
-    """What a package manager prints when it only simulates."""
+def _of_line(line: str, program: str, rest: str) -> list[str]:
+    unknown = [f"what `{line}` decides"]
+    if program == "apt-get":
+        said = _simulated("apt-get", "-s", rest)
+        return [*_APT_REMOVES.findall(said), *_names_in(_APT_DOWNGRADES, said)] if said is not None else unknown
+    if program in ("dnf", "yum"):
+        said = _simulated(program, "--assumeno", rest)
+        rows = (row.split() for block in _DNF_BLOCK.findall(said or "") for row in block.splitlines())
+        return [row[0] for row in rows if row] if said is not None else unknown
+    if program == "zypper":
+        said = _simulated("zypper", "--non-interactive", f"{rest} --dry-run")
+        return _names_in(_ZYPPER_BLOCK, said) if said is not None else unknown
+    return unknown
+
+
+def _names_in(block: re.Pattern[str], said: str) -> list[str]:
+    return [name for found in block.findall(said) for name in found.split()]
+
+
+def _simulated(program: str, option: str, rest: str) -> str | None:
+    """What a package manager prints when it only simulates; nothing where it is not here, for then its line fails too. None where it gave
+    no answer."""
     path, words = programs.found(program), _words(rest)
-    if path is None or words is None:
+    if path is None:
         return ""
+    if words is None:
+        return None
     variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     done = spawning.asked([path, option, *words], variables, _SIMULATION)
-    return done.stdout.decode("utf-8", "replace") if done is not None else ""
+    return done.stdout.decode("utf-8", "replace") if done is not None else None
 
 
 def held_by() -> str | None:

@@ -14,6 +14,7 @@ from cudadoctor.texts.tie_breakers.case import Case, Look, Tie, codes, finding, 
 SERVICE, MODE, MPS, UVM = "service-without-devices", "compute-mode-blocks", "mps-problem", "uvm-unavailable"
 _YES, _CLOSED, _ALLOWS_ALL = lazy(r"yes|true|1|on"), lazy(r"closed|strict"), lazy(r"(?:/dev/nvidia-uvm|char-nvidia(?:\*|-uvm))(?: .{1,4})?")
 _SETS_MODE = lazy(r"\S{0,40}nvidia-smi (?:-i \S{1,60} )?(?:-c|--compute-mode)[ =](?:EXCLUSIVE_\w{6,7}|PROHIBITED|[123])")
+_STARTS, _OF_SMI = ("ExecStart", "ExecStartPre", "ExecStartPost"), lazy(r"-?(?:/\S{1,40}/)?nvidia-smi ")
 _NO_GPU = frozenset(("driver", "nodes", "libcuda", "init", "devices", "nvml"))  # rungs that break where no device file is there
 BUSY = codes("cuda 46")
 UNKNOWN = codes("cuda 999", "cuda 304", words=r"unknown error")
@@ -50,7 +51,12 @@ def _own_tmp(case: Case) -> Directive | None:
 
 
 def _sets_mode(case: Case) -> Directive | None:
-    return next(filter(None, (_unit(case, name, _SETS_MODE) for name in ("ExecStart", "ExecStartPre", "ExecStartPost"))), None)
+    """A unit that does nothing but that."""
+    found = next(filter(None, (_unit(case, name, _SETS_MODE) for name in _STARTS)), None)
+    started = [
+        one.value for one in case.facts.value(UNIT_FILES) or () if found is not None and one.unit == found.unit and one.name in _STARTS
+    ]
+    return found if all(map(_OF_SMI.match, started)) else None
 
 
 def by_unit(cause: str, value: str, directive: Callable[[Case], Directive | None], *looks: Look) -> Tie:
