@@ -338,8 +338,8 @@ def driver(machine: Machine, device: str) -> tuple[str, ...]:
 def before(recipe: str, machine: Machine, device: str) -> tuple[tuple[str, ...], ...]:
     """What is installed when this recipe is needed, one way or the other."""
     here = driver(machine, device)
-    if recipe == "leave-driver-to-distribution":
-        return ()  # for two repositories, which no machine here has
+    if recipe in ("leave-driver-to-distribution", "let-held-packages-go", "follow-debian-alternative"):
+        return ()  # for two repositories, locks and alternatives, which no machine here has
     if recipe == "put-driver-packages-right":
         return ((*here, "nvidia-container-toolkit"),) if here else ()
     if recipe in ("reinstall-driver-libraries", "install-nvidia-smi", "rebuild-module"):
