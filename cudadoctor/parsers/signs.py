@@ -129,7 +129,10 @@ def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None
         return None
     if match.pattern is None:
         return _Place(hit.first, hit.last, literal)
-    found = _compiled(match.pattern).search(window)
+    form, own = _compiled(match.pattern), lines.line(hit)
+    found = form.search(own) if not form.groupindex else None  # what the line says alone is quoted alone; values may stand beside it
+    window, top = (own, hit.first) if found is not None else (window, top)
+    found = found or form.search(window)
     if found is None:
         return _of_sentence(match, literal, hit, lines)
     if literal in found[0] and not lines.stands(hit, found[0]):

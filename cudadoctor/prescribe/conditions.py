@@ -342,6 +342,7 @@ CONDITIONS: dict[str, Condition] = {
             "compose-capabilities",
             "late-directives",
             "gcc-by-alternatives",
+            "module-signed",
             "mps-gone",
             "cpuonly",
             "uv-index-of-cpu",
