@@ -196,6 +196,15 @@ def test_a_text_is_answered_on_one_screen_too(name: str) -> None:
         assert lines[-1].strip() in whole or lines[-1].strip() == f"cudadoctor explain -v {file}"
 
 
+def test_a_quote_of_several_lines_has_no_gaps_between_them() -> None:
+    log = "[Sat Aug 30 08:02:41 2025] NVRM: API mismatch: the client has the version 570.172.08, but\n" + "".join(
+        f"{' ' * 27}NVRM: {words}\n"
+        for words in ("this kernel module has the version 570.169.  Please", "make sure that this kernel module")
+    )
+    shown = run("explain", "-", stdin=log.encode()).out
+    assert "but NVRM: this kernel module" in shown
+
+
 @pytest.mark.parametrize(
     "what", ["-", "NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has the version 535.161.07."]
 )

@@ -153,7 +153,7 @@ def _required(report: Report, style: Style) -> Iterator[Block]:
 
 def _quote(quote: Quote, style: Style) -> str:
     """Where it stands and its words, on one line where both fit; a long line of a machine is cut, -v shows the whole."""
-    text, width = one_line(clean(quote.text).replace("\n", " ")), max(style.width, 40)
+    text, width = one_line(" ".join(line.strip() for line in clean(quote.text).split("\n"))), max(style.width, 40)
     together = f"{words.where(quote)}: {text}"
     if cell_len(together) + 2 <= width:
         return _raw(style, together, indent=2)
