@@ -476,6 +476,16 @@ Remv nvidia-driver [550.1]
 Remv cuda-drivers [550.1] []
 Inst nvidia-driver-570 (570.1 Ubuntu:24.04)
 """
+DNF = """Installing:
+ nvidia-driver-cuda x86_64 3:570.86-1.el9 cuda-rhel9 10 M
+     replacing  nvidia-x11-drv.x86_64 550.1-1.el9
+Removing:
+ kmod-nvidia x86_64 3:570 cuda 1 M
+Removing unused dependencies:
+ nvidia-libs x86_64 550.1-1.el9 @elrepo 200 M
+
+Transaction Summary
+"""
 
 
 def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -496,11 +506,19 @@ def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch
     ("line", "told"),
     [
         ("apt-get -y --fix-broken install", ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")),
-        ("dnf distro-sync -y --allowerasing '*nvidia*'", ("kmod-nvidia",)),
+        ("dnf distro-sync -y --allowerasing '*nvidia*'", ("kmod-nvidia", "nvidia-libs", "nvidia-x11-drv.x86_64")),
         ("sudo yum install -y kmod-nvidia", ("kmod-nvidia",)),
         ("zypper install -y --force-resolution nvidia-driver-G06", ("nvidia-computeG05", "nvidia-gfxG05")),
         ("ubuntu-drivers install nvidia:580-open", ("what `ubuntu-drivers install nvidia:580-open` decides",)),
         ("pacman -Syu --needed nvidia-open", ("what `pacman -Syu --needed nvidia-open` decides",)),
+        ("dnf install -y nvidia-driver-cuda", ("kmod-nvidia", "nvidia-libs", "nvidia-x11-drv.x86_64")),
+        ("sudo zypper update -y nvidia-driver-G06", ("nvidia-computeG05", "nvidia-gfxG05")),
+        ("dnf update -y x", ("kmod-nvidia", "nvidia-libs", "nvidia-x11-drv.x86_64")),
+        ("sudo sh -c 'dnf reinstall -y x || dnf install -y x'", ("what `sudo sh -c 'dnf reinstall -y x || dnf install -y x'` decides",)),
+        ("rpm -qa | xargs -r dnf remove -y", ("what `rpm -qa | xargs -r dnf remove -y` decides",)),
+        ("zypper repos cuda > /dev/null || zypper addrepo --refresh https://x.example cuda", ()),
+        ("zypper --gpg-auto-import-keys refresh", ()),
+        ("ls -l /var/lib/dpkg /etc/dnf", ()),
         ("apt-get update", ()),
         ("apt-mark unhold nvidia-driver-570", ()),
         ("dpkg --configure -a", ()),
@@ -510,7 +528,7 @@ def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch
 def test_what_each_manager_would_remove_is_told(line: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "apt-get": APT,
-        "dnf": "Removing:\n kmod-nvidia x86_64 3:570 cuda 1 M\n",
+        "dnf": DNF,
         "yum": "Removing:\n kmod-nvidia x86_64 3:570 cuda 1 M\n",
         "zypper": "The following 2 packages are going to be REMOVED:\n  nvidia-computeG05 nvidia-gfxG05\n",
     }
@@ -518,16 +536,19 @@ def test_what_each_manager_would_remove_is_told(line: str, told: tuple[str, ...]
     assert applying.removed_by(line) == told
 
 
-def test_new_lists_that_remove_more_stop_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", ["apt-get update", "dnf config-manager --add-repo https://x.example/y.repo", "zypper refresh"])
+def test_what_the_lines_before_it_make_a_line_remove_stops_it(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(applying, "_run", lambda argv: ran.append(argv) or 0)
     monkeypatch.setattr(applying, "argv_of", str.split)
-    monkeypatch.setattr(applying, "_simulated", lambda *_: APT)
-    with pytest.raises(applying.RefusedError, match="with the new lists"):
-        applying.run("apt-get update\napt-get install -y nvidia-driver-570", ("nvidia-driver",))
-    assert ran == [["apt-get", "update"]]
-    told = ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")
-    assert applying.run("apt-get update\napt-get install -y nvidia-driver-570", told) == 0
+    monkeypatch.setattr(applying, "_simulated", lambda *_: APT if ran else "")
+    script = f"{before}\napt-get install -y nvidia-driver-570"
+    with pytest.raises(StoppedError, match=r"Stopped: after the lines before it") as end:
+        apply(step(script, "system"))
+    assert "Nothing was run" not in str(end.value)
+    assert ran == [before.split()]
+    assert applying.run(script, ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")) == 0
+    assert applying.run(script) == 0  # an undo: what it removes is what it is for
 
 
 # ---------------------------------------------------------------- run --cured

@@ -532,7 +532,7 @@ def test_the_file_that_python_runs_at_its_start_is_found(stub: Path, tmp_path: P
     assert Path(report.diagnosis.root.evidence[0].source).name == wrong  # its line is quoted
     path = f"/home/ada/v/lib/python3.12/site-packages/{wrong}"
     found_steps = written("python-startup-breaks-cuda", values={"startup_file": path})
-    assert shells(found_steps) == [f"cat {path}", f"mv -n {path} {path}.off"]
+    assert shells(found_steps) == [f"cat {path}", f"mv -nT {path} {path}.off"]
 
 
 def test_a_try_changes_its_own_environment_alone(broken_by_a_variable: Evidence) -> None:

@@ -46,6 +46,17 @@ def test_the_lines_that_keep_a_package_are_told_and_no_others(machine: Path) -> 
     ]
 
 
+def test_what_preferences_say_of_others_is_told_with_what_they_say_of_the_driver(machine: Path) -> None:
+    both = "package:  telnetd\n systemd-sysv\npin: release *\npin-priority: -1\n"
+    with (machine / "etc/apt/preferences.d/no-open").open("a") as file:
+        file.write(both)
+    told = held_packages.list_held_packages("")
+    assert {"package:  telnetd", " systemd-sysv", "pin-priority: -1"} <= {*told.split("\n")}
+    (fact,) = PARSER.parse(Text(told, source="held-packages"))
+    assert isinstance(fact, Fact)
+    assert "pin" not in {one.by for one in fact.need()}
+
+
 def test_none_is_known_to_be_kept_where_no_file_does() -> None:
     (fact,) = PARSER.parse(Text("", source="held-packages"))
     assert isinstance(fact, Fact)

@@ -50,8 +50,8 @@ def test_the_folder_of_a_library_is_not_opened() -> None:
 @pytest.mark.parametrize(
     ("named", "command"),
     [
-        ("/home/ada/work/numba.py", "mv -n /home/ada/work/numba.py /home/ada/work/my_numba.py"),
-        ("/home/ada/work/numba/__init__.py", "mv -n /home/ada/work/numba /home/ada/work/my_numba"),
+        ("/home/ada/work/numba.py", "mv -nT /home/ada/work/numba.py /home/ada/work/my_numba.py"),
+        ("/home/ada/work/numba/__init__.py", "mv -nT /home/ada/work/numba /home/ada/work/my_numba"),
         ("/home/numba/__init__.py", ""),
         ("/home/torch/production", ""),
         ("/home/numba/.ssh", ""),
@@ -159,7 +159,37 @@ def test_a_hold_lets_go_of_the_drivers_packages_alone() -> None:
     assert left == "IgnorePkg = postgresql linux\nServer = https://x.example/nvidia\n"
 
 
-def test_preferences_that_speak_of_other_packages_stay_where_they_are() -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Package: *\nPin: release a=unstable\nPin-Priority: -10\n",
+        "package:  systemd-sysv telnetd\npin: release *\npin-priority: -1\n",
+        "Package: nvidia-settings\n telnetd\nPin: release *\nPin-Priority: -1\n",
+        "Package: nvidia-settings\nPin: version 580*\nPin-Priority: 990\n",
+    ],
+)
+def test_preferences_that_speak_of_other_packages_stay_where_they_are(more: str) -> None:
     debian = "$ cat /etc/os-release\nID=debian\nVERSION_ID=12\n"
-    pins = "Package: nvidia-driver\nPin: release *\nPin-Priority: -1\n\nPackage: *\nPin: release a=unstable\nPin-Priority: -10\n"
-    assert "mv /etc/apt" not in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{MISMATCH}")
+    pins = "Package: nvidia-driver\nPin: release *\nPin-Priority: -1\n\n"
+    assert "mv /etc/apt" in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{MISMATCH}")
+    assert "mv /etc/apt" not in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{more}{MISMATCH}")
+
+
+@pytest.mark.parametrize(
+    ("folder", "moved"),
+    [
+        ("/home/ada/llama.cpp/build", True), ("/work/llama.cpp/build", True), ("/home/ada", False), ("/home/ada/Documents", False),
+        ("/home/ada/.ssh", False), ("/home/ada/x/.git/y", False), ("/root", False), ("/opt", False), ("/srv/data", False),
+        ("/home/ada/x/build/", False),
+    ],
+)  # fmt: skip
+def test_only_a_folder_inside_a_project_is_moved_for_a_new_build(folder: str, moved: bool) -> None:
+    knowledge = load()
+    assert fits("build_folder", folder, knowledge) is moved
+
+
+def test_every_value_of_a_step_that_changes_something_is_known_before_it_runs() -> None:
+    """A file that a step changes is looked at, also where the step has no undo."""
+    steps = written("file-not-readable", values={"path": "/opt/conda/envs/x/lib/python3.12/site-packages/torch/lib/libc10.so"}).steps
+    opened = next(step for step in steps if "chmod" in (step.shell or ""))
+    assert any(part in (opened.shell or "") for value in opened.values.values() for part in value), opened

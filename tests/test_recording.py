@@ -135,6 +135,16 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
         recording.read(str(tmp_path / "a.tar.gz"))
 
 
+@pytest.mark.parametrize("name", ["recording.json", "evidence/uname.out.txt"])
+def test_a_link_that_leads_to_itself_is_an_error_of_the_recording(name: str, tmp_path: Path) -> None:
+    recording.write(evidence(), str(tmp_path / "folder"))
+    place = tmp_path / "folder" / name
+    place.unlink()
+    place.symlink_to(place.name)
+    with pytest.raises(recording.RecordingError):
+        recording.read(str(tmp_path / "folder"))
+
+
 def test_a_path_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     recording.write(evidence(), str(tmp_path / "folder"))
     head = tmp_path / "folder" / "recording.json"

@@ -153,7 +153,8 @@ class _Doer:
             failed = f"it ended with {code}" if code else self._verified(step)
         except applying.RefusedError as error:
             self._note(entry, step, "failed")
-            raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from None
+            before = f"Stopped: {one_line(str(error))}.{_undo(step)}" if error.begun else f"Nothing was run: {one_line(str(error))}."
+            raise StoppedError(before) from None
         except (KeyboardInterrupt, SystemExit) as end:
             code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else exit_codes.INTERRUPTED
             raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}", code) from None

@@ -114,8 +114,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step for this machine. All are the user's, but where root is needed and the user is known not to become it.
 
-    `id` is recipe/number; `values`: what its undo is written with. `kind` is None for words that no command carries out. `when` belongs to
-    `mode`: it is read after "Or, where" and "If".
+    `id` is recipe/number; `values`: what its commands are written with. `kind` is None for words that no command carries out. `when`
+    belongs to `mode`: it is read after "Or, where" and "If".
     """
 
     id: str = ""

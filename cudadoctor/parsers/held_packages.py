@@ -7,6 +7,7 @@ shows them. dpkg's own state of a held package (`hi`) is read with the packages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
@@ -24,8 +25,10 @@ _LOCKS = lazy(rf"^\s{{0,3}}\d{{1,4}} {{0,3}}\| (?P<name>{_NAME}) {{1,60}}\| pack
 _IGNORES = lazy(r"^\s{0,8}IgnorePkg\s{0,8}=\s{0,8}(?P<names>\S.{0,1000})$")
 _IGNORED = lazy(rf"^\s{{0,20}}warning: (?P<name>{_NAME}): ignoring package upgrade \(")
 _EXCLUDES = lazy(r"^\s{0,8}exclude(?:pkgs)?\s{0,8}[=+]{1,2}\s{0,8}(?P<names>\S.{0,1000})$")
-_PINNED = lazy(r"^Package: (?P<names>\S.{0,1000})$")
-_PRIORITY = lazy(r"^Pin-Priority: -\d{1,5}$")
+_OF_PIN = lazy(
+    r"(?i)^(?:Package:[ \t]{0,20}(?P<names>\S.{0,1000})|Pin-Priority:[ \t]{0,20}(?P<priority>[+-]?\d{1,9})[ \t]{0,20}"
+    r"|[ \t]{1,20}(?P<more>\S.{0,1000}))$"
+)
 _SHOWHOLD = lazy(r"^(?:sudo )?apt-mark showhold(?: ?\| ?grep \S{1,40})?$")
 _BARE = lazy(rf"^(?P<name>{_NAME})(?::\w{{1,12}})?\s{{0,4}}$")
 # The end of a file's name to the manager that reads it and the form of its lines. An exclude= in a .repo keeps the driver of that one
@@ -54,20 +57,19 @@ def _in_files(text: Text) -> Iterator[HeldPackage]:
 
 
 def _pinned(text: Text) -> Iterator[HeldPackage]:
-    """apt's preferences: a stanza names packages, and a priority below 0 keeps them from being installed. A file that speaks of other
-    packages too is not the driver's to move."""
-    kept: dict[str, list[HeldPackage]] = {}
-    names: list[str] = []
-    others = set()
+    """apt's preferences: a priority below 0 keeps packages from being installed. A file that speaks of other packages too, or prefers some,
+    is not the driver's to move."""
+    files: dict[str, list[tuple[int, re.Match[str]]]] = {}
     for shown in shown_files(text):
-        package = _PINNED.match(shown.words) if "/apt/preferences" in shown.path else None
-        if package is not None:
-            names = _names(package.groupdict())
-            others |= {shown.path} if len(names) < len(package["names"].split()) else set()
-        elif names and "/apt/preferences" in shown.path and _PRIORITY.match(shown.words):
-            made = (HeldPackage(name=name, by="pin", path=shown.path, line=shown.number) for name in names)
-            kept.setdefault(shown.path, []).extend(made)
-    yield from (one for path, held in kept.items() if path not in others for one in held)
+        field = _OF_PIN.match(shown.words) if "/apt/preferences" in shown.path else None
+        if field is not None:
+            files.setdefault(shown.path, []).append((shown.number, field))
+    for path, fields in files.items():
+        priorities = [field["priority"] for _, field in fields if field["priority"]]
+        listed = [(number, field["names"] or field["more"]) for number, field in fields if not field["priority"]]
+        named = [(number, _names({"names": names}), names.split()) for number, names in listed]
+        if priorities and all(int(priority) < 0 for priority in priorities) and all(ours == every for _, ours, every in named):
+            yield from (HeldPackage(name=name, by="pin", path=path, line=number) for number, ours, _ in named for name in ours)
 
 
 def _names(row: dict[str, str]) -> list[str]:
@@ -92,6 +94,6 @@ PARSER = parser(
     "held_packages", parse, HELD_PACKAGES, reads=("held-packages",),
     wakes=(
         "versionlock", "IgnorePkg", "ignoring package upgrade", "exclude", "solvable_name: ", "| package ", "apt-mark showhold",
-        "Pin-Priority: ",
+        "Pin-Priority:", "pin-priority:",
     ),
 )  # fmt: skip

@@ -230,8 +230,9 @@ def _named(recipe: Recipe, template: StepTemplate, case: Case) -> Step:
 
 
 def _used(template: StepTemplate, values: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
-    """What undoing the step needs to know."""
-    found = {name: values[name] for name in names(template.undo or "") if name in values}
+    """What its commands are written with: undoing it needs that, and before it is done each file among it is looked at."""
+    commands = (template.shell, *template.shells.values(), template.undo)
+    found = {name: values[name] for command in commands for name in names(command or "") if name in values}
     return {name: each(value) for name, value in found.items() if not isinstance(value, Script)}
 
 

@@ -16,19 +16,24 @@ from cudadoctor.sources import inherited, programs, spawning, trust
 
 _SHELL = "/bin/sh"
 _SIMULATION = 120.0  # seconds
-_OF_MANAGER = re.compile(r"(?:sudo )?(?P<program>apt-get|apt|dnf|yum|zypper|pacman|ubuntu-drivers|rpm|dpkg)(?P<rest>\s.*)")
+_MANAGERS = r"apt-get|apt|dnf5?|yum|zypper|pacman|ubuntu-drivers|rpm|dpkg"
+_OF_MANAGER = re.compile(rf"(?:sudo )?(?P<program>{_MANAGERS})(?P<rest>\s.*)")
+_ASKED_OF_ONE = re.compile(rf"(?<![\w./+-])(?:{_MANAGERS})\s[^|&;<>()'\"]{{0,400}}")  # in a line that a shell reads
 # What takes or gives no package; all else is simulated, where the manager can.
 _LOOKS = re.compile(
-    r" (?:-y )?(?:update|list|check|repolist|makecache|config-manager|modulesync|module (?:list|reset|enable)|versionlock|repos|refresh"
-    r"|verify|ref|lr|addrepo|ar|addlock|removelock|locks|search|info|-Q\w*|-q\w*|-l|devices|clean|--configure)\b"
+    r"(?:apt(?:-get)?(?: -\S{1,80}){0,6} (?:update|list|check|clean|search|info)"
+    r"|(?:dnf5?|yum)(?: -\S{1,80}){0,6} (?:list|check|repolist|makecache|config-manager|modulesync|module (?:list|reset|enable)|versionlock"
+    r"|search|info|clean)"
+    r"|zypper(?: -\S{1,80}){0,6} (?:repos|lr|refresh|ref|addrepo|ar|addlock|removelock|locks|verify|search|info|clean)"
+    r"|rpm -q\w*|pacman -Q\w*|dpkg (?:-l|--configure)|ubuntu-drivers (?:devices|list))\b"
 )
-_UPDATES = re.compile(r"(?:sudo )?apt-get (?:-\S+ )*update\b")
 _APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
 _APT_DOWNGRADES = re.compile(r"^The following packages will be DOWNGRADED:\n((?: .*\n)+)", re.MULTILINE)
 _ZYPPER_BLOCK = re.compile(
     r"^The following (?:\d+ )?(?:NEW )?packages? (?:is|are) going to be (?:REMOVED|downgraded):\n((?: .*\n)+)", re.MULTILINE
 )
-_DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
+_DNF_BLOCK = re.compile(r"^(?:Removing(?: [a-z ]{3,40})?|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
+_DNF_OBSOLETES = re.compile(r"^ +replacing +(\S+)", re.MULTILINE)
 _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
 )
@@ -41,7 +46,11 @@ _FILES = (  # values that name a file to change
 
 
 class RefusedError(Exception):
-    """A program that a step needs may not be run, or is not there; the message says why."""
+    """A program that a step needs may not be run, or is not there; the message says why. `begun`: the lines before it were run."""
+
+    def __init__(self, why: str, *, begun: bool = False) -> None:
+        super().__init__(why)
+        self.begun = begun
 
 
 def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
@@ -80,26 +89,23 @@ def _allowed(program: str) -> str:
     return path
 
 
-def run(script: str, removed: Collection[str] = ()) -> int:
-    """Every line until one fails. `removed`: what the person was told that the package manager removes; where new lists make it more, the
-    line is not run. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
+def run(script: str, removed: Collection[str] | None = None) -> int:
+    """Every line until one fails. `removed`: what the person was told that the package manager removes; where the lines before it (new
+    lists, another repository) make it more, a line is not run. None: whatever it removes was asked for. The exit code of the last one that
+    ran. KeyboardInterrupt or SystemExit once its program has ended.
 
-    RefusedError: one of the lines may not be run, and none was.
+    RefusedError: one of the lines may not be run.
     """
-    commands = [argv_of(line) for line in script.split("\n")]
-    code = 0
-    lines, renewed = script.split("\n"), False
-    for line, argv in zip(lines, commands, strict=True):
-        more = set(removed_by(line)) - set(removed) if renewed else set()
+    lines = script.split("\n")
+    for number, (line, argv) in enumerate([(line, argv_of(line)) for line in lines]):
+        more = set(removed_by(line)) - set(removed) if number and removed is not None else set()
         if more:
-            raise RefusedError(
-                f"with the new lists of packages `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"
-            )
+            why = f"after the lines before it `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"
+            raise RefusedError(why, begun=True)
         code = _run(argv)
-        renewed = renewed or _UPDATES.match(line) is not None
         if code != 0:
-            break
-    return code
+            return code
+    return 0
 
 
 def _run(argv: list[str]) -> int:
@@ -147,9 +153,12 @@ def removed_by(script: str) -> tuple[str, ...]:
     """What the package managers say that they would remove or downgrade; of a line that none simulates that it decides. Nothing is done."""
     found: list[str] = []
     for line in script.split("\n"):
-        of_manager = _OF_MANAGER.match(line)
-        if of_manager is not None and _LOOKS.match(of_manager["rest"]) is None:
+        asked = [one for one in _ASKED_OF_ONE.findall(line) if _LOOKS.match(one) is None]
+        of_manager = _OF_MANAGER.match(line) if _words(line) is not None else None
+        if asked and of_manager is not None:
             found += _of_line(line, of_manager["program"], of_manager["rest"].strip())
+        elif asked:  # among other commands of a shell
+            found.append(f"what `{line}` decides")
     return tuple(dict.fromkeys(found))
 
 
@@ -158,10 +167,10 @@ def _of_line(line: str, program: str, rest: str) -> list[str]:
     if program == "apt-get":
         said = _simulated("apt-get", "-s", rest)
         return [*_APT_REMOVES.findall(said), *_names_in(_APT_DOWNGRADES, said)] if said is not None else unknown
-    if program in ("dnf", "yum"):
+    if program in ("dnf", "dnf5", "yum"):
         said = _simulated(program, "--assumeno", rest)
         rows = (row.split() for block in _DNF_BLOCK.findall(said or "") for row in block.splitlines())
-        return [row[0] for row in rows if row] if said is not None else unknown
+        return [*(row[0] for row in rows if row), *_DNF_OBSOLETES.findall(said)] if said is not None else unknown
     if program == "zypper":
         said = _simulated("zypper", "--non-interactive", f"{rest} --dry-run")
         return _names_in(_ZYPPER_BLOCK, said) if said is not None else unknown

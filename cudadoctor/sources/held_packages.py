@@ -15,6 +15,7 @@ _FILES = (
 _LIMIT = 1 << 16  # characters of one file
 _MOST = 100  # lines of one file
 _KEEPS = re.compile(r"[ \t]{0,8}(?:exclude|IgnorePkg|solvable_name|Package: |name = |[^#=\s]{1,120}$)")
+_OF_PIN = re.compile(r"(?i)(?:package|pin-priority):|[ \t]+\S")
 
 
 def list_held_packages(_: str) -> str:
@@ -23,6 +24,8 @@ def list_held_packages(_: str) -> str:
     for path in (path for pattern in _FILES for path in sorted(glob.glob(pattern)) if path.isprintable()):
         lines = beginning(path, _LIMIT).split("\n")
         kept = [line[:1000] for line in lines if ("nvidia" in line or "cuda" in line) and _KEEPS.match(line) is not None]
-        kept = [line[:1000] for line in lines if line.startswith(("Package:", "Pin-Priority:"))] if kept and "/apt/" in path else kept
+        if "/apt/" in path:  # all that it says of packages, for it may speak of others too
+            fields = [line[:1000] for line in lines if _OF_PIN.match(line) is not None]
+            kept = fields if any("nvidia" in field or "cuda" in field for field in fields) else []
         told += [f"==> {path} <==", *kept[:_MOST]] if kept else []
     return "".join(f"{line}\n" for line in told)

@@ -278,8 +278,8 @@ def _name_inside(path: Path, member: tarfile.TarInfo) -> str:
 
 
 def _directory_file(path: Path, name: str) -> bytes:
-    root = path.resolve()
-    target = (root / name.replace("\0", "\ufffd")).resolve()
+    root = Path(os.path.realpath(path))  # Path.resolve fails for a link that leads to itself
+    target = Path(os.path.realpath(root / name.replace("\0", "\ufffd")))
     if root not in target.parents or not os.path.isfile(target):  # false as well where the name is too long to be one
         raise RecordingError(f"{path}: {name!r} is missing or lies outside the recording")
     if target.stat().st_size > MAX_BYTES:
