@@ -518,6 +518,7 @@ def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch
         ("rpm -qa | xargs -r dnf remove -y", ("what `rpm -qa | xargs -r dnf remove -y` decides",)),
         ("zypper repos cuda > /dev/null || zypper addrepo --refresh https://x.example cuda", ()),
         ("zypper --gpg-auto-import-keys refresh", ()),
+        ("zypper verify", ("nvidia-computeG05", "nvidia-gfxG05")),
         ("ls -l /var/lib/dpkg /etc/dnf", ()),
         ("apt-get update", ()),
         ("apt-mark unhold nvidia-driver-570", ()),

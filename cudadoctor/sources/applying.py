@@ -24,7 +24,7 @@ _LOOKS = re.compile(
     r"(?:apt(?:-get)?(?: -\S{1,80}){0,6} (?:update|list|check|clean|search|info)"
     r"|(?:dnf5?|yum)(?: -\S{1,80}){0,6} (?:list|check|repolist|makecache|config-manager|modulesync|module (?:list|reset|enable)|versionlock"
     r"|search|info|clean)"
-    r"|zypper(?: -\S{1,80}){0,6} (?:repos|lr|refresh|ref|addrepo|ar|addlock|removelock|locks|verify|search|info|clean)"
+    r"|zypper(?: -\S{1,80}){0,6} (?:repos|lr|refresh|ref|addrepo|ar|addlock|removelock|locks|search|info|clean)"
     r"|rpm -q\w*|pacman -Q\w*|dpkg (?:-l|--configure)|ubuntu-drivers (?:devices|list))\b"
 )
 _APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
