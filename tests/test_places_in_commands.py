@@ -193,3 +193,10 @@ def test_every_value_of_a_step_that_changes_something_is_known_before_it_runs() 
     steps = written("file-not-readable", values={"path": "/opt/conda/envs/x/lib/python3.12/site-packages/torch/lib/libc10.so"}).steps
     opened = next(step for step in steps if "chmod" in (step.shell or ""))
     assert any(part in (opened.shell or "") for value in opened.values.values() for part in value), opened
+
+
+@pytest.mark.parametrize("unit", ["debug-shell", "rc-local", "accounts-daemon", "wg-quick@wg0", "openvpn", "iwd", "snapd", "open-iscsi"])
+def test_no_text_restarts_what_opens_a_shell_or_carries_the_network(unit: str) -> None:
+    knowledge = load()
+    assert fits("unit", "whisper.service", knowledge)
+    assert not fits("unit", f"{unit}.service", knowledge)
