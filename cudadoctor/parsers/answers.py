@@ -44,6 +44,16 @@ _ARCH = lazy(r"(?:-(?P<flavour>lts|zen|hardened)|-arch\d{1,2}-\d{1,3})$")
 _ASKS_REQUEST = lazy(r"\b(?:docker|podman)\b[^\n]{0,20} inspect\b[^\n]{0,200}\.HostConfig\.DeviceRequests\b")
 _NO_REQUEST = lazy(r"^\s{0,8}(?:null|\[\]|<nil>|<no value>)(?=\s|$)")
 _NO_REQUEST_LINE = lazy(r"^\s{0,40}\"DeviceRequests\": (?:null|\[\]),?\s{0,4}$")
+_LISTS_SPECS = lazy(r"^(?:sudo )?ls (?:-\w{1,6} )?/etc/cdi/?(?: (?:/var)?/run/cdi/?)?$")
+_SPEC = lazy(r"^(?:-[rwx-]{9}\S? .{1,80} )?(?P<name>nvidia[\w.-]{0,60}\.(?:yaml|json))\s{0,4}$")
+# All packages, or those whose names hold the word: a question for `ollama` by itself says nothing of others.
+_LISTS_OLLAMA = lazy(
+    r"^pacman -Q(?:s ollama|(?: ?\| ?e?grep (?:-\w{1,4} )?(?![^\n]{0,80}ollama[ $])"
+    r"(?:'[^'\n]{1,120}'|\"[^\"\n]{1,120}\"|[^\s'\"|]{1,80})))?$"
+)
+_OLLAMA = lazy(r"^(?:local/)?(?P<name>ollama(?:-\w{1,20})?) \d[\w.]{1,20}-\d{1,3}")
+_ASKS_MODULE = lazy(r"^(?:sudo )?modinfo (?:-k \S{1,60} )?nvidia(?:[-_]current)?(?: ?\|[^\n]{1,120})?$")
+_SIGNER = lazy(r"^signer: {1,12}\S")
 _OTHER_WAY = lazy(r"\"?Runtime\"?: ?\"nvidia|\bnvidia\b|\bcdi\b|NVIDIA_VISIBLE_DEVICES")
 
 
@@ -199,6 +209,35 @@ def _not_requested(body: Body) -> int | None:
     return None
 
 
+def _second_specification(body: Body) -> int | None:
+    """Where /etc/cdi is listed, and beside the toolkit's own nvidia.yaml has another of NVIDIA's: of one priority, neither counts."""
+    for number, below, _ in body.asked("/etc/cdi", _LISTS_SPECS):
+        rows = takewhile(lambda line: not line.endswith("run/cdi:"), below)
+        names = {found["name"]: place for place, line in enumerate(rows, number + 1) if (found := _SPEC.match(line)) is not None}
+        own = names.pop("nvidia.yaml", None)
+        if own is not None and names:
+            return min(names.values())
+    return None
+
+
+def _ollama_alone(body: Body) -> int | None:
+    """Where pacman lists what it has of Ollama, and that is the package for processors: what computes on a GPU has one of its own."""
+    for number, below, _ in body.asked("pacman -Q", _LISTS_OLLAMA):
+        names = {found["name"]: place for place, line in enumerate(below, number + 1) if (found := _OLLAMA.match(line)) is not None}
+        if [*names] == ["ollama"]:
+            return names["ollama"]
+    return None
+
+
+def _signed(body: Body) -> int | None:
+    """Where modinfo shows that a key has signed NVIDIA's module."""
+    for number, below, _ in body.asked("modinfo", _ASKS_MODULE):
+        line = next((place for place, line in enumerate(below, number + 1) if _SIGNER.match(line)), None)
+        if line is not None:
+            return line
+    return None
+
+
 # By the hint without which there is nothing to look for.
 _LOOKS: dict[str, dict[str, Callable[[Body], int | None]]] = {
     "ldconfig -p": {"no-libcuda": _libcuda_not_listed},
@@ -211,5 +250,8 @@ _LOOKS: dict[str, dict[str, Callable[[Body], int | None]]] = {
     "ps -": {"gone": _process_not_listed},
     "uname": {"kernel-gone": _kernel_gone},
     "DeviceRequests": {"container-no-gpu-access": _not_requested},
+    "/etc/cdi": {"second-cdi-spec": _second_specification},
+    "pacman -Q": {"ollama-alone": _ollama_alone},
+    "modinfo": {"module-signed": _signed},
 }
 HINTS = (*_LOOKS, "/dev/nvidia", "uname -", "/lib/modules")

@@ -40,12 +40,10 @@ _FILES = (
 
 
 def parse(text: Text) -> Output:
-    """One fact with every package that is kept; live, where no file keeps one, it is known that none is."""
+    """One fact with every package that is kept. Where none is found nothing is said: a file may not have been readable."""
     found = {(one.name, one.by): one for one in (*_in_files(text), *_pinned(text), *_printed(text))}
     if found:
         yield text.fact(HELD_PACKAGES, tuple(found.values()), *(text.quote(one.line) for one in found.values()), whole=text.whole)
-    elif text.whole:
-        yield text.fact(HELD_PACKAGES, (), text.absent("no file of a package manager keeps a package of NVIDIA at its version"))
 
 
 def _in_files(text: Text) -> Iterator[HeldPackage]:

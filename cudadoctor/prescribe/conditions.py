@@ -346,6 +346,7 @@ CONDITIONS: dict[str, Condition] = {
             "mps-gone",
             "cpuonly",
             "uv-index-of-cpu",
+            "uv-index-of-cuda",
         )
     },
     "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,

@@ -291,8 +291,9 @@ def _held(case: Case) -> Found:
     kept = case.get(HELD_PACKAGES) or ()
     # dpkg's first letter is what was asked for: h, the package stays at its version.
     names = [one.name for one in case.packages if one.state.startswith("h")] + [one.name for one in kept if one.by == manager]
-    own = case.forms["packages"]["held"]  # apt would take a wildcard for every package of such a name
-    names = [name for name in names if own.match(name.lstrip("*") or "-") and not (manager == "apt" and "*" in name)]
+    forms = case.forms["packages"]
+    own = [name for name in names if any(forms[kind].match(name.lstrip("*")) for kind in ("linux-driver", "held"))]
+    names = [name for name in own if not (manager == "apt" and "*" in name)]  # apt would take it for every package of such a name
     yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, names)))
     yield "pin_file", next((one.path for one in kept if one.by == "pin" and manager == "apt"), None)
     yield "excluding_file", next((one.path for one in kept if one.by == "exclude" and manager == "dnf"), None)

@@ -24,8 +24,6 @@ _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:
 _INSUFFICIENT = codes("cuda 35")
 _UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
 _UNRESOLVABLE = lazy(r"unresolvable CDI devices [^\n]{1,80}=all\b|stat nvidia\.com/gpu=all|custom device \"nvidia\.com/gpu=all")
-_UNRESOLVABLE_ANY = lazy(r"unresolvable CDI devices |(?:stat |custom device \")nvidia\.com/gpu=")
-_SECOND = lazy(r"/etc/cdi/(?!nvidia\.yaml)nvidia[\w.-]{1,60}\.(?:yaml|json)\b")
 _UNRESOLVABLE_ONE = lazy(r"(?:unresolvable CDI devices |(?:stat |custom device \")nvidia\.com/gpu=)(?![\w./-]{0,60}=?all\b)")
 
 
@@ -64,10 +62,10 @@ def image_for_a_later_board(case: Case) -> Iterator[Clue]:
 
 def two_specifications(case: Case) -> Iterator[Clue]:
     """The engine finds no device, and a second specification lies beside the toolkit's own: of one priority, neither counts."""
-    lines, second = case.stated(TOOLKIT, words=_UNRESOLVABLE_ANY), case.says("second-cdi-spec")
-    path = _SECOND.search(second[0].text) if second else None
-    if lines and path is not None:
-        yield finding(STALE, lines, second, values={"second_spec": path[0]})
+    lines = case.stated(TOOLKIT, words=_UNRESOLVABLE) or case.stated(TOOLKIT, words=_UNRESOLVABLE_ONE)
+    second = case.says("second-cdi-spec")
+    if lines and second:
+        yield finding(STALE, lines, second, values={"second_spec": f"/etc/cdi/{second[0].text.split()[-1]}"})
 
 
 TIES = (

@@ -189,16 +189,17 @@ TIES = (
     not_available,
     joined(CPU, _no_provider, beside=(_both_runtimes,), basis="stated", framework="onnxruntime"),
     none_for_windows,
-    # Ollama found no GPU, and of Arch's two packages of it only the one for processors is here.
+    # Ollama found no GPU, and of Arch's packages of it only the one for processors is here.
+    joined(CPU, beside=("ollama-on-cpu", "ollama-alone"), basis="stated", framework="ollama"),
+    # A program computes on the processor, and the project's file takes PyTorch from an index that has builds for processors alone.
     joined(
         CPU,
-        beside=("ollama-on-cpu", "ollama-of-arch"),
-        unless=("ollama-cuda-of-arch",),
+        lambda case: case.says("on-cpu"),
+        beside=("uv-index-of-cpu",),
+        unless=("uv-index-of-cuda",),
         basis="stated",
-        framework="ollama",
+        framework="torch",
     ),
-    # A program computes on the processor, and the project's file takes PyTorch from an index that has builds for processors alone.
-    joined(CPU, lambda case: case.says("on-cpu"), beside=("uv-index-of-cpu",), basis="stated", framework="torch"),
     # A program on top of a framework finds no device, and the text shows the framework's build without CUDA: it says both.
     joined(CPU, suspects("driver-not-loaded", words=_NO_DEVICE), beside=(_built_without,), basis="stated"),
     # A text that names no cause shows a framework's build without CUDA: a line of a listing, which blames nothing.

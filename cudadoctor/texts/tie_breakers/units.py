@@ -33,30 +33,43 @@ def hidden_by_unit(case: Case) -> Iterator[Clue]:
         yield finding(SERVICE, lines, unit.quotes, values=unit.values)
 
 
-def _unit(case: Case, name: str, form: re.Pattern[str]) -> Directive | None:
-    """The line of a unit's file that has this name and such a value."""
+def _units(case: Case) -> Iterator[list[Directive]]:
+    """The lines of each unit that is shown with what it starts: of one that is not, others may be missing too."""
     found = case.facts.value(UNIT_FILES) or ()
-    return next((one for one in found if one.name == name and form.fullmatch(one.value)), None)
+    for unit in dict.fromkeys(one.unit for one in found):
+        lines = [one for one in found if one.unit == unit]
+        if any(one.name == "ExecStart" for one in lines):
+            yield lines
+
+
+def _set(lines: list[Directive], name: str, form: re.Pattern[str]) -> Directive | None:
+    """The line by which a unit has such a value: the last one counts (systemd.syntax(7))."""
+    last = next((one for one in reversed(lines) if one.name == name), None)
+    return last if last is not None and form.fullmatch(last.value) else None
 
 
 def _closed(case: Case) -> Directive | None:
     """A unit that may open some devices, and not the one of the memory module."""
-    closed = _unit(case, "DevicePolicy", _CLOSED)
-    return closed if closed is not None and _unit(case, "DeviceAllow", _ALLOWS_ALL) is None else None
+    for lines in _units(case):
+        closed = _set(lines, "DevicePolicy", _CLOSED)
+        if closed is not None and not any(one.name == "DeviceAllow" and _ALLOWS_ALL.fullmatch(one.value) for one in lines):
+            return closed
+    return None
 
 
 def _own_tmp(case: Case) -> Directive | None:
     """A unit with a /tmp of its own, where the pipes of the MPS daemon are not."""
-    return _unit(case, "PrivateTmp", _YES) if case.says("mps") else None
+    return next(filter(None, (_set(lines, "PrivateTmp", _YES) for lines in _units(case))), None) if case.says("mps") else None
 
 
 def _sets_mode(case: Case) -> Directive | None:
     """A unit that does nothing but that."""
-    found = next(filter(None, (_unit(case, name, _SETS_MODE) for name in _STARTS)), None)
-    started = [
-        one.value for one in case.facts.value(UNIT_FILES) or () if found is not None and one.unit == found.unit and one.name in _STARTS
-    ]
-    return found if all(map(_OF_SMI.match, started)) else None
+    for lines in _units(case):
+        started = [one for one in lines if one.name in _STARTS]
+        found = next((one for one in started if _SETS_MODE.fullmatch(one.value)), None)
+        if found is not None and all(_OF_SMI.match(one.value) for one in started):
+            return found
+    return None
 
 
 def by_unit(cause: str, value: str, directive: Callable[[Case], Directive | None], *looks: Look) -> Tie:
