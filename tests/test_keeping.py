@@ -125,6 +125,26 @@ def test_nothing_survives_the_doctor(how: int, tmp_path: Path) -> None:
     wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
+def test_nothing_survives_a_part_of_the_supervisor(tmp_path: Path) -> None:
+    """Whichever of its two processes is killed."""
+    for part in ("outer", "inner"):
+        folder = tmp_path / part
+        folder.mkdir()
+        keeper = Keeper()
+        assert keeper.supervisor is not None
+        one = child(keeper, "/bin/sh", "-c", LEAVES.format(folder=folder, then="sleep 300"), limit=1.0)
+        wait_until(lambda: (folder / "pids").exists() and len((folder / "pids").read_text().split()) == 2)  # noqa: B023 - called at once
+        outer = keeper.supervisor.pid
+        inner = int(Path(f"/proc/{outer}/task/{outer}/children").read_text())
+        pids = [inner, *(int(pid) for pid in (folder / "pids").read_text().split())]
+        assert all(alive(pid) for pid in pids)
+        os.kill(outer if part == "outer" else inner, signal.SIGKILL)
+        wait_until(lambda: not any(alive(pid) for pid in pids))  # noqa: B023
+        watch([one])
+        assert one.status in ("not-run", "failed")
+        keeper.close()
+
+
 def test_it_ends_while_it_starts() -> None:
     """However early the other end is closed."""
     for pause in (0.0, 0.005, 0.02, 0.05):

@@ -3,7 +3,8 @@
 usage: supervisor.py DESCRIPTOR        a stream socket to the doctor (sources/keeping.py)
 
 Orphans of its children, those that made a session of their own too, become its own children (PR_SET_CHILD_SUBREAPER); when the doctor's
-end of the socket is closed, by kill -9 as well, all of them are killed. Linux only. Every frame is a length and a value of `marshal`:
+end of the socket is closed, by kill -9 as well, all of them are killed. It is two processes that watch over each other, so that kill -9 of
+either leaves nothing behind. Linux only. Every frame is a length and a value of `marshal`:
 
     from the doctor   (id, argv, environment) as bytes, with the descriptors of stdin, stdout and stderr
     to the doctor     ("started", id, pid), ("refused", id, errno), ("ended", id, code or -signal)
@@ -164,8 +165,26 @@ def serve(line: Line, wake: int) -> None:
                 line.send("ended", names.pop(pid), code)
 
 
+def end_if_it_fails() -> None:
+    """Go on in a child; here wait for it, and end what it leaves where it is killed."""
+    own = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        LIBC.prctl(DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != own:
+            sys.exit()
+        return
+    os.close(int(sys.argv[1]))
+    if os.waitpid(pid, 0)[1]:
+        end_all()
+    os._exit(0)
+
+
 def main() -> None:
     LIBC.prctl(SUBREAPER, 1, 0, 0, 0)
+    end_if_it_fails()
+    LIBC.prctl(SUBREAPER, 1, 0, 0, 0)  # no fork inherits it
     wake, told = os.pipe()
     for descriptor in (wake, told):
         os.set_blocking(descriptor, False)
