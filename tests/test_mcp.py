@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,22 @@ def test_without_the_sdk_it_is_said_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "needs the extra `mcp`" in done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_it(how: signal.Signals) -> None:
+    """While its standard input is open, in the middle of a sentence too."""
+    program = str(Path(sys.executable).with_name("cudadoctor"))
+    with subprocess.Popen([program, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode() + b"\n{")
+        server.stdin.flush()
+        assert b'"id":1' in server.stdout.readline()
+        server.send_signal(how)
+        try:
+            server.wait(5)
+        finally:
+            server.kill()
+        assert server.returncode in (-how, 128 + how)

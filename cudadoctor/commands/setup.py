@@ -4,6 +4,7 @@ the report. They are printed, never installed. And `mcp`, which serves coding ag
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import click
@@ -88,6 +89,7 @@ def mcp(python: str | None) -> None:
             f"the MCP server needs the extra `mcp` ({error.name} is not installed): pip install '.[mcp]' in its folder"
         ) from error
     serving.interpreter = python
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # asyncio would wait for the thread that reads standard input
     serving.server.run("stdio")
 
 
