@@ -12,6 +12,7 @@ from typing import IO, Any
 MAX_SECONDS = 5  # of CPU time for unpacking one
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
+MAX_SIZE = 4 << 30  # bytes that a member may claim: tarfile passes over them block by block, also where the archive has long ended
 # What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
 
@@ -68,6 +69,8 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         archive.members = []  # type: ignore[attr-defined]
         if member.size < 0 or member.sparse is not None:  # an extended header may say so, after `frombuf`
             raise tarfile.ReadError("a file with holes, or smaller than nothing")
+        if member.size > MAX_SIZE:
+            raise tarfile.ReadError(f"a file that claims more than {MAX_SIZE >> 30} GiB")
         yield member
 
 
