@@ -6,7 +6,8 @@ longer than any run of backticks in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from re import Pattern
 from typing import NamedTuple
 
 from cudadoctor.model import site
@@ -19,6 +20,7 @@ from cudadoctor.report.clean import clean, one_line
 
 # What opens markup or a link anywhere in a line, and what does at its start.
 _SPECIAL = lazy(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
+_NAMED = lazy(r"(?<![\w`])@\w[\w/-]*")  # GitHub and GitLab write to whoever is called that, behind a backslash and from text alone
 _FIRST = lazy(r"^(\d*)([+=:.)-])")
 _TICKS = lazy(r"`+")
 _CODE_IN_PROSE = lazy(r"`([^`\n]+)`")
@@ -41,7 +43,17 @@ def escaped(text: str) -> str:
 
 
 def _inner(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text)
+    return _in_code(_NAMED, text, lambda rest: _SPECIAL.sub(r"\\\1", rest))
+
+
+def _in_code(pattern: Pattern[str], text: str, otherwise: Callable[[str], str]) -> str:
+    """The text with what the pattern's last group finds as code."""
+    parts: list[str] = []
+    place = 0
+    for match in pattern.finditer(text):
+        parts += [otherwise(text[place : match.start()]), code(match.group(pattern.groups))]
+        place = match.end()
+    return "".join((*parts, otherwise(text[place:])))
 
 
 def code(text: str) -> str:
@@ -61,13 +73,7 @@ def block(text: str, indent: int = 0, *, language: str = "sh") -> str:
 
 def prose(text: str) -> str:
     """A sentence of ours, in which `commands` stand between backticks."""
-    parts: list[str] = []
-    place = 0
-    plain = one_line(text)
-    for match in _CODE_IN_PROSE.finditer(plain):
-        parts += [_inner(plain[place : match.start()]), code(match.group(1))]
-        place = match.end()
-    return _FIRST.sub(r"\1\\\2", "".join((*parts, _inner(plain[place:]))))
+    return _FIRST.sub(r"\1\\\2", _in_code(_CODE_IN_PROSE, one_line(text), _inner))
 
 
 def source(text: str) -> str:
