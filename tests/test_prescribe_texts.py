@@ -56,3 +56,27 @@ def test_an_extension_of_pytorch_is_not_explained_by_numpy_alone() -> None:
     root = report(OF_TORCH).diagnosis.root
     assert root is not None
     assert "NumPy" not in root.title
+
+
+NO_RUNTIME = "docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]]\n"
+DESKTOP = NO_RUNTIME + "$ docker context show\ndesktop-linux\n"
+ENGINE = "$ dpkg -l | grep docker\nii  docker-ce  5:28.5.1-1~ubuntu.24.04~noble  amd64  Docker: the open-source application container engine\n"
+KNOWN = "$ sudo docker info | grep Runtimes\n Runtimes: io.containerd.runc.v2 nvidia runc\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "installs", "configures"),
+    [
+        (DESKTOP, "command -v docker", True, True),
+        (DESKTOP + ENGINE.replace("docker-ce", "docker-ce-cli"), "command -v docker", True, True),
+        (DESKTOP + ENGINE, "docker context use default", False, True),
+        (DESKTOP + ENGINE + KNOWN, "docker context use default", False, False),
+    ],
+)
+def test_docker_engine_beside_docker_desktop_is_selected(text: str, first: str, installs: bool, configures: bool) -> None:
+    found = report(text + "Ubuntu 24.04\n").prescription
+    assert found is not None
+    commands = [step.shell or "" for step in found.steps]
+    assert commands[0].startswith(first)
+    assert any("docker.io" in command for command in commands) is installs
+    assert any("nvidia-ctk" in command for command in commands) is configures

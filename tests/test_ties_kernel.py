@@ -94,6 +94,9 @@ def named(text: str) -> tuple[str | None, str | None]:
     [
         (NOT_FOUND + "$ dkms status\nnvidia/535.183.01, 6.5.0-28-generic, x86_64: installed\n", "driver-module-missing-for-kernel"),
         (NOT_FOUND + "$ dpkg -l | grep nvidia\n$ \n", "driver-not-installed"),
+        (A_CARD + NO_SMI + NOT_FOUND, "driver-not-installed"),
+        (A_CARD + NO_SMI, None),
+        (A_CARD + NOT_FOUND, None),
         ("make: /usr/local/cuda/bin/nvcc: Command not found\n$ which nvcc\n/usr/bin/nvcc\n", "cuda-home-wrong"),
         ("make: /usr/local/cuda/bin/nvcc: Command not found\n", "toolkit-missing"),
         (NAMED.format("0e8e8a6b-5b2c-7d31-a5fb-2c4c0f0b7e11") + LISTED, "cuda-visible-devices-invalid"),

@@ -340,10 +340,12 @@ CONDITIONS: dict[str, Condition] = {
         for name in (
             "akmods-building",
             "compose-capabilities",
+            "docker-engine-listed",
             "late-directives",
             "gcc-by-alternatives",
             "module-signed",
             "mps-gone",
+            "nvidia-known-to-docker",
             "cpuonly",
             "uv-index-of-cpu",
             "uv-index-of-cuda",

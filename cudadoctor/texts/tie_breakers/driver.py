@@ -45,7 +45,10 @@ _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 # ---------------------------------------------------------------- installed, built, loaded
 def module_not_found(case: Case) -> Iterator[Clue]:
-    """modprobe finds no module: any trace of a driver means that it was not built for this kernel, none at all that there is no driver."""
+    """modprobe finds no module: any trace of a driver means that it was not built for this kernel, none at all that there is no driver.
+
+    Where no packages are listed, nvidia-smi is that trace: it comes with the driver, and without a module too.
+    """
     lines = case.suspected(MISSING, words=_NOT_FOUND)
     if not lines:
         return
@@ -55,6 +58,8 @@ def module_not_found(case: Case) -> Iterator[Clue]:
         yield finding(MISSING, lines, trace)
     elif packages is not None and case.ask(traces.package) is not None:
         yield finding(NOT_INSTALLED, lines, packages.some()[:1])
+    elif packages is None and case.gpus and not case.marks and not case.in_wsl and (smi := case.no_smi()):
+        yield finding(NOT_INSTALLED, lines, smi, case.gpus[0].quotes[:1])
 
 
 def none_installed(case: Case) -> Iterator[Clue]:
