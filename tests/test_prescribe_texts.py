@@ -80,3 +80,16 @@ def test_docker_engine_beside_docker_desktop_is_selected(text: str, first: str, 
     assert commands[0].startswith(first)
     assert any("docker.io" in command for command in commands) is installs
     assert any("nvidia-ctk" in command for command in commands) is configures
+
+
+NO_DRIVER = (
+    "sh-5.2$ lspci | grep -i nvidia\n00:1e.0 3D controller: NVIDIA Corporation GA102GL [A10G] (rev a1)\nsh-5.2$ nvidia-smi; modinfo nvidia\n"
+    "sh: nvidia-smi: command not found\nmodinfo: ERROR: Module nvidia not found.\nOS-IMAGE Amazon Linux 2023.9.20250929\n"
+)
+
+
+def test_a_managed_node_is_not_given_a_driver_by_hand() -> None:
+    assert "dnf install" in steps(NO_DRIVER)
+    of_group = steps(NO_DRIVER + '    "ami": "AL2023_x86_64_STANDARD",\n')
+    assert "AL2023_x86_64_NVIDIA" in of_group
+    assert "dnf" not in of_group

@@ -76,7 +76,7 @@ def installed_branches(case: Case) -> tuple[int, ...]:
 
 def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
-    if _windows_driver(case) or kernel_module.guest_ids(case) is not None:
+    if _windows_driver(case) or kernel_module.guest_ids(case) is not None or "eks-image-without-driver" in case.setting.words:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
@@ -341,6 +341,7 @@ CONDITIONS: dict[str, Condition] = {
             "akmods-building",
             "compose-capabilities",
             "docker-engine-listed",
+            "eks-image-without-driver",
             "late-directives",
             "gcc-by-alternatives",
             "module-signed",
