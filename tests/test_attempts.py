@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.attempts import machines, replaced
 from cudadoctor.parsers.base import Text
@@ -112,3 +114,57 @@ def test_a_failure_outweighs_an_earlier_success() -> None:
 def test_a_text_without_any_failure_points_to_the_machine() -> None:
     (ask,) = report("ValueError: shapes (3,) and (4,) not aligned").diagnosis.ask
     assert ask.command == "cudadoctor check"
+
+
+# ---------------------------------------------------------------- a boot before the last, and what the kernel's log no longer shows
+ERROR = "Nov 11 19:26:31 tarn kernel: NVRM: Xid (PCI:0000:09:00): 79, pid=8121, GPU has fallen off the bus."
+NOW = ("$ nvidia-smi", TABLE)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_now"),
+    [
+        ("journalctl -k -b -4 --no-pager | grep NVRM", False),
+        ("sudo journalctl -kb -2", False),
+        ("journalctl --boot=-12 -k", False),
+        ("journalctl -k -b -1", True),  # what ended the last boot is what is asked about
+        ("journalctl -k -b 0", True),
+    ],
+)
+def test_a_boot_long_ago_is_history_where_the_present_is_shown(command: str, is_now: bool) -> None:
+    found = report(f"$ {command}", ERROR, *NOW).diagnosis
+    assert (found.root is not None or found.suspects != ()) is is_now
+    assert root(f"$ {command}", ERROR) == "gpu-fell-off-bus"
+
+
+@pytest.mark.parametrize(
+    ("below", "is_now"),
+    [
+        (("$ dmesg -T | grep -iE 'xid|AER'", "$ uptime"), False),
+        (("$ sudo journalctl -k | grep -i xid", "$ uptime"), False),
+        (("$ dmesg -T | grep -iE 'xid|AER'",), True),  # the text ends before the answer
+        (("$ dmesg -T | grep -iE 'xid|AER'", ERROR, "$ uptime"), True),
+        (("$ journalctl -k -b -1 | grep -i xid", "$ uptime"), True),
+        (("$ dmesg -T | grep -i nouveau", "$ uptime"), True),
+    ],
+)
+def test_xids_above_an_empty_answer_are_of_another_time_or_machine(below: tuple[str, ...], is_now: bool) -> None:
+    assert root(ERROR, *below) == ("gpu-fell-off-bus" if is_now else None)
+
+
+# ---------------------------------------------------------------- what is no sign of a failure
+WSL = (
+    "/dev/nvidia0 doesn't exist here, which driver package do I install?", "kai@LAPTOP-R9AB12:~$ ls /dev/nvidia*",
+    "ls: cannot access '/dev/nvidia*': No such file or directory", "kai@LAPTOP-R9AB12:~$ uname -r", "6.6.114.1-microsoft-standard-WSL2",
+)  # fmt: skip
+COMPUTES = ("kai@LAPTOP-R9AB12:~$ nvidia-smi", TABLE, "kai@LAPTOP-R9AB12:~$ ./deviceQuery", "Result = PASS")
+
+
+def test_what_is_asked_above_a_gpu_that_computes_is_no_suspicion() -> None:
+    assert report(*WSL).diagnosis.suspects
+    assert (report(*WSL, *COMPUTES).verdict, report(*WSL, *COMPUTES).diagnosis.suspects) == ("healthy", ())
+
+
+def test_a_reason_that_a_gpu_does_not_tell_is_none() -> None:
+    below = "* Device #1: NVIDIA GeForce GTX 980, 3859/4037 MB, 16MCU"
+    assert report("            HW Thermal Slowdown           : N/A", below).diagnosis.suspects == ()

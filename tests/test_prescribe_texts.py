@@ -58,9 +58,11 @@ def test_an_extension_of_pytorch_is_not_explained_by_numpy_alone() -> None:
     assert "NumPy" not in root.title
 
 
-NO_RUNTIME = "docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]]\n"
+NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]]\n'
 DESKTOP = NO_RUNTIME + "$ docker context show\ndesktop-linux\n"
-ENGINE = "$ dpkg -l | grep docker\nii  docker-ce  5:28.5.1-1~ubuntu.24.04~noble  amd64  Docker: the open-source application container engine\n"
+ENGINE = (
+    "$ dpkg -l | grep docker\nii  docker-ce  5:28.5.1-1~ubuntu.24.04~noble  amd64  Docker: the open-source application container engine\n"
+)
 KNOWN = "$ sudo docker info | grep Runtimes\n Runtimes: io.containerd.runc.v2 nvidia runc\n"
 
 
@@ -93,3 +95,81 @@ def test_a_managed_node_is_not_given_a_driver_by_hand() -> None:
     of_group = steps(NO_DRIVER + '    "ami": "AL2023_x86_64_STANDARD",\n')
     assert "AL2023_x86_64_NVIDIA" in of_group
     assert "dnf" not in of_group
+
+
+FABRIC = (
+    "Nov 11 07:02:01 tarn nv-fabricmanager[1877]: fabric manager NVIDIA GPU driver interface version 570.195.03 don't match with driver version "
+    "570.172.08. Please update with matching NVIDIA driver package.\nUbuntu 22.04.5 LTS\n"
+)
+KEPT = "$ apt-mark showhold\nnvidia-dkms-570-server-open\n"
+SUBNET = (
+    'Jan 15 12:31:09 tarn nvidia-fabricmanager-start.sh[3431]: Kernel module "ib_umad" has not been loaded, fabric manager cannot be started\n'
+    "Ubuntu 24.04.1 LTS\n"
+)
+PLUGIN = (
+    "E0918 09:12:08.191293       1 factory.go:114] If this is a GPU node, did you configure the NVIDIA Container Toolkit?\n"
+    "Ubuntu 22.04.5 LTS\n"
+)
+BUILD = (
+    "Error! Bad return status for module build on kernel: 6.8.0-87-generic (x86_64)\n"
+    "Consult /var/lib/dkms/nvidia/580.95.05/build/make.log for more information.\nUbuntu 22.04.5 LTS\n"
+)
+NO_SPACE = (
+    "/var/lib/dkms/nvidia/580.95.05/build/nvidia/nv-pci.c:2216:1: fatal error: error writing to /tmp/ccW2xk0Q.s: No space left on device\n"
+)
+NEWER = (
+    "[tove@nyx ~]$ modprobe nvidia\nmodprobe: FATAL: Module nvidia not found in directory /lib/modules/6.17.7-arch1-2\n"
+    "[tove@nyx ~]$ uname -r\n6.17.7-arch1-2\n[tove@nyx ~]$ pacman -Q nvidia-open nvidia-utils\nnvidia-open 580.105.08-5\nnvidia-utils 580.105.08-5\n"
+)
+MADE = "[tove@nyx ~]$ find /lib/modules -name 'nvidia.ko*'\n/lib/modules/6.17.9-arch1-1/extramodules/nvidia.ko.zst\n"
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.57 GiB of which 17.06 MiB is free. "
+    "Process 41177 has 13.02 GiB memory in use. Including non-PyTorch memory, this process has 1.81 GiB memory in use. Of the allocated memory 1.10 GiB is allocated by PyTorch\n"
+)
+PS = "$ ps -o pid,ppid,stat,etime,cmd -p 41177\n    PID    PPID STAT     ELAPSED CMD\n  41177    2085 {}      1-03:40:12 python finetune.py\n"
+LEAP = (
+    'cad03:~ # cat /etc/os-release\nPRETTY_NAME="openSUSE Leap 15.6"\ncad03:~ # uname -r\n6.4.0-150600.23.73-default\ncad03:~ # lspci -nnk -d 10de:\n'
+    "65:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106 [RTX A2000 12GB] [10de:2571] (rev a1)\n\tKernel driver in use: nouveau\n"
+)
+KMP = (
+    "cad03:~ # rpm -qa | grep -i nvidia\nnvidia-compute-utils-G06-570.195.03-lp156.45.1.x86_64\n"
+    "nvidia-open-driver-G06-signed-kmp-default-570.195.03_k6.4.0_150600.23.65-150600.3.70.1.x86_64\n"
+)
+MIG = "$ nvidia-smi -L\nGPU 0: NVIDIA H200 NVL (UUID: GPU-35d2b8d5-0a8c-4d6e-91f2-5b2d7fcf6e10)\n$ nvidia-smi mig -i 3 -lgi\nNo GPU instances found: Not Found\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "absent"),
+    [
+        (FABRIC + KEPT, "apt-get install -y --allow-downgrades 'nvidia-fabricmanager-570=570.172.08*'", "unhold"),
+        (SUBNET, "apt-get install -y nvlsm", None),
+        (SUBNET + "ii nvlsm 2025.06.11-1\n", "modprobe ib_umad", "install -y nvlsm"),
+        (PLUGIN, "apt-get install -y nvidia-container-toolkit", None),
+        (PLUGIN + "$ nvidia-ctk --version\nNVIDIA Container Toolkit CLI version 1.17.8\n", "--runtime=containerd", "apt-get install"),
+        (BUILD, "ubuntu-drivers install", "df -h"),
+        (BUILD + NO_SPACE, "df -h", "ubuntu-drivers install"),
+        (NEWER, "pacman -Syu", None),
+        (NEWER + MADE, "reboot", "pacman"),
+        (FULL + PS.format("Tl"), "kill 41177", "belongs to"),
+        (FULL + PS.format("Sl"), "ps -o pid", "kill 41177"),
+        (LEAP, "zypper install", None),
+        (LEAP + KMP, "blacklist nouveau", "zypper install"),
+        (MIG, "nvidia-smi mig -cgi 0 -C", "-i {gpu"),
+    ],
+)
+def test_what_the_text_shows_to_be_there_is_not_done_again(text: str, there: str, absent: str | None) -> None:
+    found = steps(text)
+    assert there in found
+    assert absent is None or absent not in found
+
+
+def test_mig_is_made_and_switched_off_on_the_gpu_that_the_table_shows_alone() -> None:
+    row = "|   {0}  NVIDIA H200 NVL                On  |   00000000:{1}:00.0 Off |                    0 |\n"
+    row += "| N/A   44C    P0            121W /  600W |  121044MiB / 143771MiB |      0%      Default |\n"
+    row += "|                                         |                        |             {2} |\n+---+---+---+\n"
+    head = "| NVIDIA-SMI 570.158.01             Driver Version: 570.158.01     CUDA Version: 12.8     |\n|===+===+===|\n"
+    table = head + row.format(0, "2A", "Disabled") + row.format(3, "BD", " Enabled")
+    found = steps(table + "$ nvidia-smi mig -lgi\nNo GPU instances found: Not Found\n")
+    assert "nvidia-smi mig -i 0000:bd:00.0 -cgi 0 -C" in found
+    assert "nvidia-smi -i 0000:bd:00.0 -mig 0" in found
+    assert "nvidia-smi -mig" not in steps(MIG)  # it would switch the other GPUs' instances off too

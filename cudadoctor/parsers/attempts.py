@@ -31,6 +31,12 @@ _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the wa
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
+_BOOTS_AGO = lazy(r"^(?:sudo )?journalctl\b[^\n]{0,120}?\s(?:-\w{0,4}b ?|--boot[= ])-(?:[2-9]|\d{2,3})\b")
+_SHOWS_NOW = lazy(r"^(?:sudo )?nvidia-smi\b")
+_ASKS_XIDS = lazy(
+    r"^(?:sudo )?(?:dmesg|journalctl)\b(?![^\n]{0,120}\s(?:-\w{0,4}b ?|--boot[= ])-\d)[^\n|]{0,120}\|\s?e?grep\s[^\n|]{0,80}(?i:\bxid\b)"
+)
+_XID = "NVRM: Xid"
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 
@@ -89,16 +95,16 @@ def _user_of(command: str) -> str:
 
 
 def shown(text: Text, speech: Speech) -> Text:
-    """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
+    """The text without the lines that only speak of what they quote, or are of a boot long ago: they show no state, of now or of before."""
     return without(text, _spoken_of(text.text, speech, printed=text.item is not None and text.item.what == OUTPUT))
 
 
 @lru_cache(maxsize=2)
 def _spoken_of(body: str, speech: Speech, *, printed: bool) -> frozenset[int]:
     """Found once for the parsers and the recognisers, which ask one after the other. `printed`: by a program, in which nobody speaks."""
-    lines = Text(body, source="").lines
-    form = speech.quoting.lines_of(lines)
-    return form if printed else form | speech.lines_of(lines)
+    text = Text(body, source="")
+    form = speech.quoting.lines_of(text.lines)
+    return form if printed else form | speech.lines_of(text.lines) | _of_other_boots(text)
 
 
 def replaced(text: Text) -> frozenset[int]:
@@ -119,6 +125,20 @@ def replaced(text: Text) -> frozenset[int]:
         if key in last and not same_session and not _elsewhere(text, last[key], entry, tests):
             out.update(range(last[key].index, last[key].end))
         last[key] = entry
+    return frozenset(out)
+
+
+def _of_other_boots(text: Text) -> frozenset[int]:
+    """Answers about a boot before the last one, where nvidia-smi shows what is now; and Xids above an empty answer of the kernel's log."""
+    out: set[int] = set()
+    commands = typed(text)
+    now = any(_SHOWS_NOW.match(entry.command or "") for entry in commands)
+    for entry in commands:
+        if now and _BOOTS_AGO.match(entry.command or ""):
+            out.update(range(entry.index, entry.end))
+        answered = entry.end == len(text.lines) or any(text.lines[index].strip() for index in range(entry.index + 1, entry.end))
+        if not answered and _ASKS_XIDS.match(entry.command or ""):
+            out.update(index for index in range(entry.index) if _XID in text.lines[index])
     return frozenset(out)
 
 

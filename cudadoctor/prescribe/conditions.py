@@ -67,7 +67,7 @@ def installed_branches(case: Case) -> tuple[int, ...]:
     found: list[int] = []
     for package in case.packages:
         named = case.forms["packages"]["branch"].match(package.name)
-        if named is None and package.name in _UNVERSIONED:
+        if named is None and (package.name in _UNVERSIONED or case.forms["packages"]["holds-module"].search(package.name)):
             named = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
         found += [int(named[1])] if named is not None else []
     built = (entry for entry in case.get(DKMS) or () if entry.module.startswith("nvidia") and entry.state.startswith("installed"))
@@ -347,11 +347,13 @@ CONDITIONS: dict[str, Condition] = {
             "module-signed",
             "mps-gone",
             "nvidia-known-to-docker",
+            "nvlsm-listed",
             "cpuonly",
             "uv-index-of-cpu",
             "uv-index-of-cuda",
         )
     },
+    "build-lacks-space": lambda case: "No space left on device" in case.words or "build-lacks-space" in case.setting.words,
     "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,

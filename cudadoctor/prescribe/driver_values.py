@@ -292,7 +292,9 @@ def _held(case: Case) -> Found:
     # dpkg's first letter is what was asked for: h, the package stays at its version.
     names = [one.name for one in case.packages if one.state.startswith("h")] + [one.name for one in kept if one.by == manager]
     forms = case.forms["packages"]
-    own = [name for name in names if any(forms[kind].match(name.lstrip("*")) for kind in ("linux-driver", "held"))]
+    # Fabric Manager follows the driver that is loaded, which stays where it is kept.
+    kinds = ("fabric-manager",) if case.root.cause == "fabric-manager-not-running" else ("linux-driver", "fabric-manager", "held")
+    own = [name for name in names if any(forms[kind].match(name.lstrip("*")) for kind in kinds)]
     names = [name for name in own if not (manager == "apt" and "*" in name)]  # apt would take it for every package of such a name
     yield "held_packages", tuple(dict.fromkeys(filter(case.knowledge.placeholder_forms["held_packages"].fullmatch, names)))
     yield "pin_file", next((one.path for one in kept if one.by == "pin" and manager == "apt"), None)

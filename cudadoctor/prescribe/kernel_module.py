@@ -88,6 +88,11 @@ def _waits(found: tuple[Package, re.Match[str]] | None, release: str | None) -> 
     return same_kind and not release.startswith(f"{found[0].version}-")
 
 
+def _for_other_kernel_on_disk(case: Case) -> bool:
+    """The module lies ready for the kernel that is started next: Arch has one of each kind."""
+    return _waits_for_restart(case) and any(file.kernel not in (None, running(case)) for file in case.get(MODULE_FILES) or ())
+
+
 def _loads_now(case: Case) -> bool:
     """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath."""
     bus = case.get(PCI)
@@ -184,7 +189,7 @@ CONDITIONS: dict[str, Condition] = {
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
     "module-waits-for-restart": _waits_for_restart,
     "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS
-    "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)),
+    "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)) or _for_other_kernel_on_disk(case),
     "module-stays": _stays,
     "module-loads-now": _loads_now,
 }

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from cudadoctor.inventory.devices import plain_address
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -21,6 +22,7 @@ from cudadoctor.model.values import (
     NVCC,
     PYTHON,
     SETTING,
+    SMI,
     TOOLKIT_MODULES,
     TOOLKITS,
     USER,
@@ -90,7 +92,8 @@ _PLAIN = "plain"
 # ---------------------------------------------------------------- files and variables
 def _files(case: Case) -> Found:
     own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
-    yield "gpu_address", case.value("address") or own or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
+    only = case.gpus.addresses if case.root.cause != "mig-without-instances" else _without_instances(case)
+    yield "gpu_address", case.value("address") or own or (only[0] if len(only) == 1 else None)
     yield "variable", settings.variable(case)
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
@@ -108,6 +111,13 @@ def _files(case: Case) -> Found:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)
         yield "new_path", f"{folder}{found}my_{name}"
+
+
+def _without_instances(case: Case) -> tuple[str, ...]:
+    """The GPUs in MIG mode below which nvidia-smi lists no instance."""
+    smi = case.get(SMI)
+    listed = (gpu for gpu in (smi.gpus if smi is not None else ()) if gpu.mig == "Enabled" and not gpu.mig_uuids)
+    return tuple(plain_address(gpu.address) for gpu in listed if gpu.address is not None)
 
 
 _WRITTEN_TO = lazy(r"-- Build files have been written to: (?P<folder>/\S{1,300})$")

@@ -96,6 +96,8 @@ def _gpus_listed(case: Case) -> bool:
 
 def _container_toolkit_installed(case: Case) -> bool:
     stack = case.get(CONTAINER_STACK)
+    if "container-toolkit-answers" in case.setting.words:
+        return True
     return (stack is not None and stack.toolkit is not None) or any(package.name == "nvidia-container-toolkit" for package in case.packages)
 
 

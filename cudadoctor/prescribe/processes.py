@@ -29,6 +29,15 @@ def _may_end(case: Case) -> bool:
     return _reachable(case) and _mine(case) and not _defunct(case) and not _service(case)
 
 
+def _owner_unknown(case: Case) -> bool:
+    return case.process is not None and case.process.own is None and case.process.user is None
+
+
+def _stopped_by_text(case: Case) -> bool:
+    """Somebody stopped it (Ctrl-Z), and the text's table has no column of users: the kernel refuses whoever may not end it."""
+    return _reachable(case) and _owner_unknown(case) and case.process is not None and case.process.state == "stopped"
+
+
 def _of_ps(case: Case) -> bool:
     """A text's table is what is known of processes: it shows those that were asked for, and not all say when they began."""
     listed = case.get(PROCESSES)
@@ -47,9 +56,9 @@ CONDITIONS: dict[str, Condition] = {
     "process-known": lambda case: case.pid is not None,
     "process-may-be-ended": lambda case: _may_end(case) and _started(case) is not None,
     # There is no moment of its start that a command could compare. On the machine itself such a process is only looked at.
-    "process-mine-by-text": lambda case: _may_end(case) and _started(case) is None and _of_ps(case),
+    "process-mine-by-text": lambda case: (_may_end(case) or _stopped_by_text(case)) and _started(case) is None and _of_ps(case),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
-    "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
+    "process-of-other-user": lambda case: _reachable(case) and not _mine(case) and not _owner_unknown(case),
     # A list of all processes has it in another namespace, or not at all.
     "process-elsewhere": lambda case: (
         case.pid is not None and case.get(PROCESSES) is not None and not _of_ps(case) and not _reachable(case)

@@ -58,17 +58,20 @@ def standing(case: Case) -> list[Clue]:
 def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None]) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
-    `quiet`, `prompt`: of a line's number, whether nobody asks on below it, and the prompt that it stands below.
+    A suspicion that stands above all prompts is of what was said before anything was typed. `quiet`, `prompt`: of a line's number, whether
+    nobody asks on below it, and the prompt that it stands below.
     """
+    layers = _OF_MACHINE if case.container else (*_OF_MACHINE, "container")
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
 
     def stands(clue: Clue) -> bool:
         cause = case.knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
         below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
-        return (
-            cause is None or cause.layer not in _OF_MACHINE or all(prompt(line) is None or prompt(line) != prompt(shown) for line in below)
-        )
+        if cause is None or cause.layer not in layers:
+            return True
+        same = {prompt(shown)} if clue.basis == "stated" or prompt(shown) is not None else set(map(prompt, below))
+        return all(prompt(line) is None or prompt(line) not in same for line in below)
 
     return [clue for clue in case.said if stands(clue)]
 
