@@ -1,4 +1,4 @@
-"""Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l and --get-selections, apt list, rpm -qa, dnf list, pacman -Q and -Qs.
+"""Installed packages whose name speaks of NVIDIA or CUDA, as dpkg, apt list, rpm -qa, dnf list, zypper, and pacman -Q and -Qs list them.
 
 A package that dpkg merely remembers (`un`, `rc`) is not installed and not listed; a half-installed one is, with its state.
 Histories say it too, the last line of a package counts: /var/log/apt/history.log, dpkg.log, pacman.log, dnf.rpm.log, yum.log, zypp/history,
@@ -25,7 +25,8 @@ _LISTED = (
     lazy(r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$"),
     # apt list --installed
     lazy(
-        r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})/\S{1,120} (?P<version>\d\S{0,120}) [a-z0-9]{2,8} \[installed(?:,[a-z-]{1,12}){0,2}\]\s*$"
+        r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})/\S{1,120} (?P<version>\d\S{0,120}) [a-z0-9]{2,8}"
+        r" \[installed(?:,[a-z-]{1,12}){0,2}\]\s*$"
     ),
     # dnf, rpm
     lazy(
