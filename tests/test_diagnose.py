@@ -416,3 +416,21 @@ def test_nothing_at_all_is_undecided() -> None:
     report = stages.judge(Evidence(items=()), KNOWLEDGE)
     assert (report.verdict, report.exit_code) == ("undecided", 3)
     assert "pass" not in {row.status for row in report.checks}
+
+
+# ---------------------------------------------------------------- a text beside a machine
+def test_where_the_machine_shows_a_fault_no_word_of_a_text_is_used_and_one_of_its_lines_stays_to_be_seen() -> None:
+    lines = tuple(Quote(source=f"rung {number}", text="CUDA_ERROR_MPS_CONNECTION_FAILED (805)") for number in range(6))
+    shown = Clue(cause="mps-problem", quotes=lines, basis="derived")
+    said = Clue(
+        cause="mps-problem",
+        quotes=(Quote(source="text", first=1, text="x"),),
+        basis="stated",
+        text=True,
+        values={"unit": "tailscaled.service"},
+    )
+    (case,) = cases_of([said, shown], host(), KNOWLEDGE, observe(host()))
+    assert case.values == {}
+    assert [quote.source for quote in case.finding.evidence] == ["rung 0", "rung 1", "rung 2", "text"]
+    (alone,) = cases_of([said], host(), KNOWLEDGE, observe(host()))
+    assert alone.values == {"unit": "tailscaled.service"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from cudadoctor import api
 from cudadoctor.knowledge.load import load
 from cudadoctor.prescribe.placeholders import fits, for_commands
 from cudadoctor.prescribe.shells import names
+from tests.command_line import host, run
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import commands, written
 
@@ -200,3 +202,18 @@ def test_no_text_restarts_what_opens_a_shell_or_carries_the_network(unit: str) -
     knowledge = load()
     assert fits("unit", "whisper.service", knowledge)
     assert not fits("unit", f"{unit}.service", knowledge)
+
+
+# ---------------------------------------------------------------- a text beside a machine
+UNITS = (
+    "$ systemctl cat trainer.service\n# /etc/systemd/system/{0}\n[Service]\nExecStart=/usr/bin/python3 /srv/train.py\nPrivateTmp=yes\n"
+    "$ systemctl cat {0}\n[Service]\nExecStart=/usr/bin/nvidia-smi -c 3\n$ nvidia-cuda-mps-control -d\n"
+    "An instance of this daemon is already running\nRuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
+)
+
+
+@pytest.mark.parametrize("name", ["mps-daemon-missing", "mps-daemon-of-another-user", "h100-mps-daemon-stopped", "compute-mode-exclusive"])
+def test_a_text_names_no_service_where_the_machine_itself_is_ill(name: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(UNITS.format("ollama.service"))
+    assert "ollama" not in run("fix", "--replay", host(name), "--log", str(log)).out

@@ -81,7 +81,9 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
         if effect == "blocks" and cause.in_use and _computed_elsewhere(subject, facts):
             effect = cause.dormant
         failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
-        values = {name: value for clue in reversed(group) for name, value in clue.values.items()}
+        # Where the machine shows it, no word of a text beside it is used.
+        telling = [clue for clue in group if not clue.text] or group
+        values = {name: value for clue in reversed(telling) for name, value in clue.values.items()}
         cases.append(
             Case(
                 finding=Finding(
@@ -138,11 +140,14 @@ def _gpu_addresses(facts: Facts) -> frozenset[str]:
 
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
-    seen: dict[tuple[str, str], Quote] = {}
-    for clue in group:
-        for quote in clue.quotes:
-            seen.setdefault((quote.source, quote.text), quote)
-    return tuple(seen.values())[:MAX_QUOTES]
+    """What the machine shows, then what a text says: of a text's lines one stays in any case, for nothing is carried out then."""
+    shown, said = (
+        tuple(
+            {(quote.source, quote.text): quote for clue in reversed(group) if clue.text is text for quote in reversed(clue.quotes)}.values()
+        )
+        for text in (False, True)
+    )
+    return (*shown[::-1][: MAX_QUOTES - bool(said)], *said[::-1])[:MAX_QUOTES]
 
 
 # ---------------------------------------------------------------- order and explanation

@@ -93,20 +93,24 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def told_by_text(self) -> bool:
-        """Whether the finding quotes what somebody pasted."""
-        return any(quote.source == _TEXT for quote in self.root.evidence)
+        """Whether the finding rests on what somebody pasted, and nothing that the machine shows."""
+        return bool(self.root.evidence) and all(quote.source == _TEXT for quote in self.root.evidence)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines that the finding quotes; where the machine itself shows the fault, of the machine alone."""
+        return tuple(quote.text for quote in self.root.evidence if quote.source != _TEXT or self.told_by_text)
 
     @property
     def words(self) -> str:
-        """The lines that the finding quotes."""
-        return "\n".join(quote.text for quote in self.root.evidence)
+        return "\n".join(self.lines)
 
     def quotes(self, form: re.Pattern[str]) -> bool:
-        return any(form.search(quote.text) for quote in self.root.evidence)
+        return any(map(form.search, self.lines))
 
     def says(self, form: re.Pattern[str], *beside: str) -> bool:
         """A quoted line says this, or what was taken from it: a long line is quoted in part only. `beside`: what else counts."""
-        return any(form.search(words) for words in (*(quote.text for quote in self.root.evidence), *self.values.values(), *beside))
+        return any(form.search(words) for words in (*self.lines, *self.values.values(), *beside))
 
     @property
     def forms(self) -> Mapping[str, Mapping[str, re.Pattern[str]]]:

@@ -47,8 +47,8 @@ def _said(case: Case) -> Iterator[tuple[str | None, str]]:
         if changed is not None:
             last[event.address] = _named(changed["words"], case)
     yield from last.items()
-    for quote in case.root.evidence:
-        for changed in _CHANGED.finditer(quote.text):
+    for line in case.lines:
+        for changed in _CHANGED.finditer(line):
             yield None, _named(changed["words"], case)
 
 
