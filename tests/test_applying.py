@@ -111,6 +111,58 @@ def test_the_end_of_the_input_is_no_agreement(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "made").exists()
 
 
+def test_what_was_typed_before_a_step_was_shown_agrees_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    person, ours = os.openpty()
+    with open(ours, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        asking = Asking(())
+        asking.terminal = True
+        os.write(person, b"y\ny\n")
+        time.sleep(0.1)
+        later = threading.Timer(0.3, os.write, (person, b"n\n"))
+        later.start()
+        assert asking.agreed("Run it?", "system") is False
+        later.join()
+    os.close(person)
+
+
+def test_where_nobody_reads_what_is_shown_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as changed:
+        changed.setattr(command.terminal, "_unread", False)
+        changed.setattr(sys.stdout, "flush", gone)
+        with pytest.raises(StoppedError, match="nobody reads"):
+            apply(step(f"touch {tmp_path}/ran"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_second_interruption_waits_for_the_program_too(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        for _ in range(2):
+            time.sleep(0.4)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        applying.run(f"sh -c 'trap \"\" INT; sleep 1.5; touch {tmp_path}/done'")
+    assert (tmp_path / "done").exists()
+
+
+def test_an_undo_that_is_interrupted_says_so(tmp_path: Path) -> None:
+    assert apply(step("true", undo="true"))
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    entries = journal.last_run(journal.read())
+    with pytest.raises(StoppedError, match="may be done in part") as end:
+        command._take_back(
+            entries[0], KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: f"touch {tmp_path}/first\nsleep 1\ntouch {tmp_path}/second"
+        )
+    assert end.value.code == 130
+    assert not (tmp_path / "second").exists()
+    assert states()[-1] == "done"
+
+
 def test_a_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not apply(step(f"touch {tmp_path}/made"), step("true", "destructive"), dry=True)
     assert not (tmp_path / "made").exists()

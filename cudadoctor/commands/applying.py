@@ -51,6 +51,7 @@ class Asking:
         if not self.terminal:
             return False
         terminal.write(f"  {question} [y/n/q] ")
+        terminal.forget_typed()  # what was typed before a step was shown agrees to nothing
         answer = sys.stdin.readline().strip().lower()
         if answer in ("q", "quit", ""):
             raise StoppedError("Ended on request; the steps above stay as they are.")
@@ -112,6 +113,8 @@ class _Doer:
     def go(self, planned: Planned) -> None:
         step = planned.step
         _show(planned)
+        if terminal.unread():
+            raise StoppedError("Nothing more is carried out: nobody reads what is shown.")
         if planned.does == "stop":
             raise StoppedError(f"Ends here: {planned.why}. When it is up again: cudadoctor check.")
         if planned.does != "run" or step.shell is None or step.kind is None:
@@ -156,8 +159,7 @@ class _Doer:
             before = f"Stopped: {one_line(str(error))}.{_undo(step)}" if error.begun else f"Nothing was run: {one_line(str(error))}."
             raise StoppedError(before) from None
         except (KeyboardInterrupt, SystemExit) as end:
-            code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else exit_codes.INTERRUPTED
-            raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}", code) from None
+            raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}", _code(end)) from None
         if failed is not None:
             self._note(entry, step, "failed")
             raise StoppedError(f"Failed: {failed}.{_undo(step)}")
@@ -202,6 +204,10 @@ class _Doer:
             raise StoppedError(f"The step ran, and the journal cannot be written ({error}).{_undo(step)}") from error
 
 
+def _code(end: BaseException) -> int:
+    return end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else exit_codes.INTERRUPTED
+
+
 def _question(step: Step) -> str:
     can_be_undone = step.undo or step.kind == "reads" or python_packages.changed_by(step.shell or "")
     return "Run it?" if can_be_undone else "Run it? It has no undo."
@@ -241,7 +247,7 @@ def taken_back(options: dict[str, Any]) -> int:
         )
     except (StoppedError, journal.JournalError) as end:
         terminal.write(f"\n{end}\n")
-        return exit_codes.UNDECIDED
+        return getattr(end, "code", None) or exit_codes.UNDECIDED
 
 
 def undo(
@@ -284,6 +290,8 @@ def _take_back(
         code = applying.run(command)
     except applying.RefusedError as error:
         raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from error
+    except (KeyboardInterrupt, SystemExit) as end:
+        raise StoppedError("Interrupted: this undo may be done in part; cudadoctor fix --undo goes on with it.", _code(end)) from None
     if code and entry.state == "done":
         raise StoppedError(f"Failed: it ended with {code}.")
     _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")

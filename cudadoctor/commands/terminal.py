@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NO_LINKS = ("dumb", "linux", "screen", "vt")  # terminals that may print an address they cannot follow
 _filled = 0  # lines of progress that stand on the terminal
+_unread = False
 _TOLD = 10  # of them that are told each
 _unwritten: list[str] = []  # files that could not be written, told when all else was
 CLEAR = "\x1b[H\x1b[2J"
@@ -196,9 +197,28 @@ def _write(body: str) -> None:
         except UnicodeEncodeError:
             sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
         sys.stdout.flush()
+    except BrokenPipeError:
+        global _unread
+        _unread = True
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):
-            raise FullError(f"standard output: {error.strerror}") from error
+        raise FullError(f"standard output: {error.strerror}") from error
+
+
+def unread() -> bool:
+    """Whether whoever read standard output has gone."""
+    return _unread
+
+
+def forget_typed() -> None:
+    """What stands typed in the terminal of standard input, and was not read yet, is gone."""
+    if sys.platform == "win32":
+        return
+    import termios
+
+    try:
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    except (termios.error, OSError, ValueError, TypeError):
+        pass  # no terminal
 
 
 # ---------------------------------------------------------------- files that the user names

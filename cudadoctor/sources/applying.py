@@ -113,11 +113,16 @@ def _run(argv: list[str]) -> int:
     signal that ends the doctor alone is not handed on, for half a transaction of packages is worse than a whole one."""
     variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.handed_on("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
-    try:
-        return process.wait()
-    except (KeyboardInterrupt, SystemExit):
-        process.wait()
-        raise
+    ended: list[BaseException] = []
+    while True:
+        try:
+            code = process.wait()
+            break
+        except (KeyboardInterrupt, SystemExit) as end:  # a second one neither: its program would go on behind an undo that is advised
+            ended.append(end)
+    if ended:
+        raise ended[0]
+    return code
 
 
 def _of_installers() -> dict[str, str]:
