@@ -163,6 +163,17 @@ def test_an_undo_that_is_interrupted_says_so(tmp_path: Path) -> None:
     assert states()[-1] == "done"
 
 
+def test_a_step_that_ran_is_undone_before_it_runs_again(tmp_path: Path) -> None:
+    """The copy that its undo puts back would become one of the changed file."""
+    file = tmp_path / "grub"
+    file.write_text("quiet splash\n")
+    change = step(f"sed -i.before 's/ splash//' {file}", undo=f"mv {file}.before {file}")
+    assert apply(change)
+    with pytest.raises(StoppedError, match="is there from an earlier change"):
+        apply(change)
+    assert Path(f"{file}.before").read_text() == "quiet splash\n"
+
+
 def test_a_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not apply(step(f"touch {tmp_path}/made"), step("true", "destructive"), dry=True)
     assert not (tmp_path / "made").exists()

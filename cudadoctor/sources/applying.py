@@ -38,6 +38,7 @@ _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
+_PUT_BACK = re.compile(r"^(?:sudo )?mv (?:-\w{1,4} )?(/\S{1,300}) /\S{1,300}$", re.MULTILINE)  # of an undo
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
@@ -59,6 +60,14 @@ def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
         why = trust.led_elsewhere(path)
         if why is not None:
             return f"{path} {why}; it is not changed"
+    return None
+
+
+def kept_already(undo: str) -> str | None:
+    """Why a step waits: what its undo puts back is there from an earlier change, and would be overwritten or put back in its place."""
+    for path in _PUT_BACK.findall(undo):
+        if os.path.lexists(path):
+            return f"{path} is there from an earlier change; put it back or take it away first, for this step's undo rests on that name"
     return None
 
 
