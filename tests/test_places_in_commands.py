@@ -204,6 +204,25 @@ def test_no_text_restarts_what_opens_a_shell_or_carries_the_network(unit: str) -
     assert not fits("unit", f"{unit}.service", knowledge)
 
 
+SETS_MODE = (
+    "$ cat /etc/systemd/system/{0}\n[Service]\nExecStart=/usr/bin/nvidia-smi -c 3\n$ python train.py\n"
+    "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
+)
+
+
+@pytest.mark.parametrize(
+    "unit", ["tailscaled", "netfilter-persistent", "cockpit", "amazon-ssm-agent", "k3s", "autovt@tty1", "nvidia-fabricmanager"]
+)
+def test_what_a_text_calls_a_service_is_stopped_only_where_its_name_says_that_it_computes(unit: str) -> None:
+    other = api.explain(SETS_MODE.format(f"{unit}.service")).prescription
+    own = api.explain(SETS_MODE.format("gpu-exclusive.service")).prescription
+    assert other is not None
+    assert own is not None
+    assert unit not in commands(other)
+    assert "A service sets the mode" in other.steps[0].text
+    assert "systemctl disable --now gpu-exclusive.service" in commands(own)
+
+
 # ---------------------------------------------------------------- a text beside a machine
 UNITS = (
     "$ systemctl cat trainer.service\n# /etc/systemd/system/{0}\n[Service]\nExecStart=/usr/bin/python3 /srv/train.py\nPrivateTmp=yes\n"
