@@ -166,7 +166,7 @@ HYPER_V: State = {
 
 # Each cause, the machine that shows it, what else is found there on its own facts, and the facts that decide it.
 FIRES: list[tuple[str, State, set[str], tuple[Key[Any], ...]]] = [
-    ("no-nvidia-gpu", NO_GPU, set(), (PCI, NVML, LADDER, SMI, WSL, TEGRA, DEVICE_NODES)),
+    ("no-nvidia-gpu", NO_GPU, set(), (PCI, NVML, LADDER, WSL, TEGRA, DEVICE_NODES)),
     ("gpu-fell-off-bus", LOST, set(), ()),
     ("gpu-fell-off-bus", {**LOST, NVML: make.nvml(999)}, set(), (KERNEL_LOG, NVML, LADDER)),
     ("gpu-fell-off-bus", {**LOST, KERNEL_LOG: make.log()}, set(), (NVML,)),
@@ -266,6 +266,10 @@ def no_blame(state: State, *blamed: str) -> None:
 )
 def test_a_gpu_that_is_elsewhere_is_not_missing(state: State) -> None:
     no_blame({**NO_GPU, **state}, "no-nvidia-gpu")
+
+
+def test_an_nvidia_smi_that_was_not_run_hides_no_gpu() -> None:
+    assert "no-nvidia-gpu" in causes(host(NO_GPU, unknown=[SMI]))
 
 
 @pytest.mark.parametrize("state", [{CONTAINER_MARKS: MARKS}, {DEVICE_NODES: make.nodes("nvidiactl")}, {MODULES: None}])

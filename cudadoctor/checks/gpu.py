@@ -84,7 +84,7 @@ def _may_be_nvidia(function: PciFunction) -> bool:
 def _shown_otherwise(facts: Facts, bus: Fact[PciBus]) -> bool:
     """Whether the driver itself, or WSL's device, shows a GPU that the bus does not. A stray /dev/nvidiactl is no GPU."""
     nvml, nodes = told_where_asked(facts, NVML, bus), told_where_asked(facts, DEVICE_NODES, bus)
-    ladder, smi = told(facts, LADDER, bus), told(facts, SMI, bus)
+    ladder, smi = told(facts, LADDER, bus), facts.value(SMI)  # an nvidia-smi that was not run contradicts nobody
     return bool(
         (nvml is not None and nvml.code == 0 and nvml.gpus)
         or passed(ladder, "devices")
