@@ -52,6 +52,13 @@ def adapter(**more: Any) -> DisplayAdapter:
     return DisplayAdapter(**fields)
 
 
+def test_an_adapter_that_is_told_a_thousand_times_has_a_few_lines() -> None:
+    """Each would make the next one dearer."""
+    listings = [fact(DISPLAY_ADAPTERS, (adapter(),), f"listing {place}") for place in range(1000)]
+    ((_, shown),) = windows.nvidia_adapters(facts_of({KERNEL: SYSTEM, DISPLAY_ADAPTERS: listings}))
+    assert 1 < len(shown) < 20
+
+
 def found(*adapters: DisplayAdapter) -> list[Clue]:
     """What the rules find where each adapter stands in a listing of its own, and neither NVML nor CUDA gets anything out of them."""
     listings = [fact(DISPLAY_ADAPTERS, (one,), f"listing {place}") for place, one in enumerate(adapters)]
