@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import tarfile
 import time
 import zlib
@@ -13,6 +14,7 @@ MAX_SECONDS = 5  # of CPU time for unpacking one
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
 MAX_SIZE = 4 << 30  # bytes that a member may claim: tarfile passes over them block by block, also where the archive has long ended
+_LONG_NUMBER = re.compile(rb"\d{300}")
 # What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
 
@@ -44,8 +46,32 @@ class Member(tarfile.TarInfo):
             raise tarfile.ReadError("a file with holes")
         return member
 
+    def _proc_pax(self, archive: Any) -> Any:
+        stream = archive.fileobj
+        archive.fileobj = _WithoutLongNumbers(stream)
+        try:
+            return super()._proc_pax(archive)  # type: ignore[misc]
+        finally:
+            archive.fileobj = stream
+
     def _proc_gnusparse_10(self, *_: object) -> None:
         raise tarfile.ReadError("a file with holes")
+
+
+class _WithoutLongNumbers:
+    """A file in which no number is longer than any is: tarfile looks for one from each digit on, and reads some of them."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        found = self.stream.read(size)
+        if _LONG_NUMBER.search(found):
+            raise tarfile.ReadError("a header with a number of hundreds of digits")
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 class InTime:
