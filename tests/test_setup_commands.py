@@ -28,7 +28,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 def doctor(folder: Path, recording: str) -> str:
     """A program that is the doctor, looking at a recording."""
     path = folder / "cudadoctor"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{DOCTOR}" "$@" --replay "{host(recording)}"\n')
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] || set -- "$@" --replay "{host(recording)}"\nexec "{sys.executable}" "{DOCTOR}" "$@"\n'
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -86,6 +88,16 @@ def test_a_demand_that_is_not_met_refuses_and_a_doctor_that_is_not_there_does_no
 
 
 @posix
+@pytest.mark.parametrize("name", ["github-runner", "gitlab-runner", "slurm-prolog", "slurm-healthcheck"])
+def test_a_python_that_does_not_start_is_no_broken_gpu(name: str, tmp_path: Path) -> None:
+    """It ends with 1, as a verdict does."""
+    program = str(Path(sys.executable).with_name("cudadoctor"))
+    ran = carried_out(name, tmp_path, CUDADOCTOR=program, CUDADOCTOR_DRAIN="1", PYTHONHOME="/nonexistent", SLURMD_NODENAME="tarn")
+    assert ran.returncode == 0, ran.stdout
+    assert "drain" not in ran.stdout
+    assert "not fit" not in ran.stdout
+
+
 def test_a_custom_executor_hears_of_a_failure_of_the_system(tmp_path: Path) -> None:
     done = carried_out("gitlab-runner", tmp_path, CUDADOCTOR=doctor(tmp_path, "driver-not-loaded"), SYSTEM_FAILURE_EXIT_CODE="47")
     assert done.returncode == 47

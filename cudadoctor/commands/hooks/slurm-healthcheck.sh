@@ -18,6 +18,8 @@ export PATH
 node=${SLURMD_NODENAME:-$(hostname -s)}
 said=$("${CUDADOCTOR:-/opt/cudadoctor/bin/cudadoctor}" check --quick --timeout 5 --format npd ${CUDADOCTOR_POLICY:+--policy "$CUDADOCTOR_POLICY"} 2>&1)
 code=$?
+# Python that does not start ends with 1 too: that says nothing of a GPU.
+if [ $code -eq 1 ] && ! "${CUDADOCTOR:-/opt/cudadoctor/bin/cudadoctor}" --version > /dev/null 2>&1; then code=4; fi
 if [ "$code" -ne 1 ]; then
 	if [ "$code" -ne 0 ] && command -v logger > /dev/null; then logger -t cudadoctor -- "not judged: ${said:-no answer} (exit code $code)"; fi
 	exit 0

@@ -16,6 +16,8 @@ PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 export PATH
 said=$("${CUDADOCTOR:-/opt/cudadoctor/bin/cudadoctor}" check --quick --timeout 5 --format npd ${CUDADOCTOR_POLICY:+--policy "$CUDADOCTOR_POLICY"} 2>&1)
 code=$?
+# Python that does not start ends with 1 too: that says nothing of a GPU.
+if [ $code -eq 1 ] && ! "${CUDADOCTOR:-/opt/cudadoctor/bin/cudadoctor}" --version > /dev/null 2>&1; then code=4; fi
 line="job ${SLURM_JOB_ID:-?}: ${said:-no answer} (exit code $code)"
 if command -v logger > /dev/null; then logger -t cudadoctor -- "$line"; fi
 echo "cudadoctor: $line"
