@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudadoctor.knowledge.load import load
 from cudadoctor.model.judgement import Question
 from cudadoctor.prescribe import placeholders, shells
 from cudadoctor.prescribe.dialect import fill_powershell, for_cmd
@@ -91,6 +92,24 @@ def test_a_word_that_powershell_takes_apart_is_in_no_command(word: str) -> None:
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": ("a", word)}) is None
     assert fill_powershell("$Env:CUDA_HOME = {cuda_home}", {"cuda_home": "C:\\My Env\\"}) == "$Env:CUDA_HOME = 'C:\\My Env\\'"
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": "C:\\My Env"}) == "conda install -p 'C:\\My Env' numba"
+
+
+@pytest.mark.parametrize("word", ["C:\\a&calc\\env", "C:\\a|b", "C:\\a^b", "C:\\%TEMP%\\env", "C:\\a %X% b", "numpy<2.5&calc", "a>b"])
+def test_of_a_batch_file_cmd_reads_the_line_once_more(word: str) -> None:
+    assert fill_powershell("conda install -p {prefix}", {"prefix": word}) is None
+    assert fill_powershell("{python} -m pip install {word}", {"python": "C:\\p.exe", "word": word}) is not None
+
+
+def test_a_bound_and_a_blank_pass_a_batch_file() -> None:
+    assert fill_powershell("conda install -p {prefix} {bound}", {"prefix": "C:\\a & b", "bound": "numpy<2.5"}) is not None
+
+
+def test_powershell_takes_no_path_for_a_pattern() -> None:
+    """Move-Item C:\\work[a-z]\\x would move what stands in another folder."""
+    windows = [step.shells["windows"] for recipe in load().recipes.values() for step in recipe.steps if "windows" in step.shells]
+    moving = [line for line in windows if re.search(r"(?:Move|Rename|Remove|Copy)-Item (?!Env:)", line)]
+    assert len(moving) > 3
+    assert all("-Item -LiteralPath " in line for line in moving)
 
 
 @pytest.mark.parametrize("word", ATTACKS)

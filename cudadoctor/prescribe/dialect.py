@@ -37,6 +37,7 @@ _YUM = (
 _MANAGERS = lazy(r"^(?:.{1,600}xargs -r )?(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
 # Programs that Windows has under the same name. `{python}` is the interpreter's path.
 _EVERYWHERE = ("{python}", "nvidia-smi", "conda", "pixi", "poetry", "uv", "nvcc", "pip", "cudadoctor", "docker", "wsl", "cmake")
+_BATCH_FILES = ("conda ", "poetry ")  # as some installations have them
 _TAKEN_AWAY = lazy(r"Remove-Item Env:(?P<name>\w+) -ErrorAction SilentlyContinue")
 _SET = lazy(r"\$[Ee]nv:(?P<name>\w+) ?= ?(?:'(?P<quoted>(?:[^']|'')*)'|(?P<bare>[\w.:\\/;-]+))")
 _CALLED = lazy(r"(?:& )?(?P<line>(?:[\w.:\\/+-]+|'[^'\"]*')(?: (?:[\w.:\\/=+,-]+|'[^'\"]*'))*)")
@@ -114,6 +115,8 @@ def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
         return None
     words = [word for name in names(template) if not isinstance(values[name], Script) for word in shells.each(values[name])]
     if not template.startswith("$Env:") and not all(map(shells.reaches_program, words)):
+        return None
+    if any(line.startswith(_BATCH_FILES) for line in template.split("\n")) and not all(map(shells.reaches_batch_file, words)):
         return None
     if portable(template) is None:
         return PLACEHOLDER.sub(lambda found: _in_expression(values[found[1]]), template)

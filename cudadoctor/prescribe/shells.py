@@ -2,7 +2,8 @@
 
 sh          one kind of quotes takes everything that can be printed; fish takes \\' and \\\\ within them for an escape
 PowerShell  five characters are single quotes: ' and the curly ones of typography. Each is doubled within them. Up to 7.2 it does not
-            escape what it hands on to a program: a double quote in a word, or a backslash at the end of one with blanks, is the end of it
+            escape what it hands on to a program: a double quote in a word, or a backslash at the end of one with blanks, is the end of it;
+            and of a batch file (conda) cmd reads the line once more
 cmd         between double quotes stand letters, digits and a few signs; what holds another one has no safe form
 
 And `sudo` in front of commands that need root. Text only: nothing is run here.
@@ -19,6 +20,8 @@ from cudadoctor.model.pattern import lazy
 
 _PLAIN_IN_POWERSHELL = lazy(r"[A-Za-z0-9_.:\\/=+][A-Za-z0-9_.:\\/=+-]{0,4000}|-{1,2}[A-Za-z][A-Za-z0-9_.:\\/=+-]{0,4000}")
 _QUOTES_OF_POWERSHELL = lazy("(['\u2018\u2019\u201a\u201b])")
+_READ_AGAIN = lazy(r"[&|<>^]")
+_BOUND = lazy(r"[a-z][a-z0-9-]{0,60}[<>]=?\d[\d.]{0,20}")  # numpy<2.5 names a file to read at worst
 _DOUBLED = lazy("(['\u2018\u2019\u201a\u201b])\\1")
 _ESCAPES_IN_FISH = lazy(r"\\(?=[\\'])")
 # \w: letters of any script. A backslash at the end would take the closing quote along.
@@ -45,6 +48,11 @@ def sh(word: str) -> str:
 def reaches_program(word: str) -> bool:
     """Whether PowerShell hands the word on as one."""
     return '"' not in word and not (" " in word and word.endswith("\\"))
+
+
+def reaches_batch_file(word: str) -> bool:
+    """Whether it also passes cmd, which reads the line again where the program is a .bat or .cmd, and sees quotes only around blanks."""
+    return "%" not in word and (" " in word or not _READ_AGAIN.search(word) or _BOUND.fullmatch(word) is not None)
 
 
 def powershell(word: str) -> str:
