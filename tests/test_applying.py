@@ -772,3 +772,11 @@ def test_a_signal_waits_for_the_step_and_says_what_it_may_have_done(number: sign
     assert f"rm {mark}" in out, "its undo"
     assert mark.exists(), "the step was let end"
     assert not Path(f"{mark}.never").exists()
+
+
+@pytest.mark.parametrize("named", ["install-nvcc/99", "install-nvcc/abc", "install-nvcc/0", "install-nvcc", "no-such-recipe/1"])
+def test_a_step_that_this_version_does_not_know_is_one_that_no_option_agrees_to(named: str) -> None:
+    entry = journal.Entry(
+        run="x", time="x", cause="x", number=1, step=named, values={}, python="", tool="", packages=None, state="done", version=__version__
+    )
+    assert command._kind_of(entry, KNOWLEDGE) == "destructive"

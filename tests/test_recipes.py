@@ -286,7 +286,7 @@ def test_a_program_in_quotes_is_called_in_powershell() -> None:
     found = shells(written("toolkit-missing", {PYTHON: python}, distro="windows"))
     assert found[0] == "& 'C:\\My Files\\env\\python.exe' -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
     moved = shells(written("python-module-shadowed", {}, {"path": "C:\\My Files\\numba.py"}, distro="windows"))
-    assert moved == ["Move-Item 'C:\\My Files\\numba.py' 'C:\\My Files\\my_numba.py'"]
+    assert moved == ["Move-Item -LiteralPath 'C:\\My Files\\numba.py' -Destination 'C:\\My Files\\my_numba.py'"]
 
 
 def test_a_value_of_the_wrong_form_leaves_the_step_in_words() -> None:

@@ -309,6 +309,6 @@ def _kind_of(entry: journal.Entry, knowledge: Knowledge) -> str:
     """The kind of its step; of another version's step, whose number may be another's today, one that --yes does not name."""
     name, _, number = entry.step.partition("/")
     recipe = knowledge.recipes.get(name)
-    if entry.version != __version__ or recipe is None:
+    if entry.version != __version__ or recipe is None or not (number.isdecimal() and 1 <= int(number) <= len(recipe.steps)):
         return "destructive"
     return recipe.steps[int(number) - 1].kind or "system"

@@ -114,7 +114,7 @@ def _opened(flags: int) -> Iterator[int]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
-        raise JournalError(f"{path}: {error.strerror}") from error
+        raise JournalError(f"{path}: {error.strerror or error}") from error
 
 
 def _trusted(path: str, why: str | None) -> None:
