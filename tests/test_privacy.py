@@ -492,3 +492,33 @@ def test_encoded_paths_are_read_together(monkeypatch: pytest.MonkeyPatch) -> Non
     assert out.count("%2Fhome%2Fuser-") == 100
     assert out.count("\n") == 150
     assert len(texts) < 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "runas /user:ACMEQZ\\bobqz cmd", "cmdkey /add:crunchqz /user:bobqz /pass:x", 'type=USER_CMD msg=audit(1.1:1): acct="bobqz" hostname=crunchqz',
+        "Benutzer: bobqz", "^8f3c2d1 (Bobqz Bobqz 2024-01-02 10:00:00 +0100 12) import torch", "srun -A bobqz -p gpu -w crunchqz nvidia-smi",
+        "mpirun -H crunchqz:4,crunchqz:4 -np 8 ./a", "crunchqz slots=8", "qsub -P bobqz -N acmeqz job.sh", "bsub -P acmeqz -J acmeqz -u bobqz",
+        "redis-cli -h crunchqz ping", "machine crunchqz login bobqz password x", "//crunchqz/share /mnt/x cifs username=bobqz,domain=ACMEQZ 0 0",
+        "dn: uid=bobqz,ou=people,dc=acmeqz,dc=edu", "kubectl -n acmeqz get nodes", "gcloud compute ssh crunchqz --project acmeqz --zone x",
+        "arn:aws:iam::123456789012:role/acmeqz", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/x", "wandb: View run at https://wandb.ai/bobqz/acmeqz/runs/x",
+        "train.py --wandb-entity acmeqz", "ssid=AcmeqzNet", "--password \\\n  bobqzbobqz", "read -s PW <<< bobqzbobqz",
+        "Incorrect API key provided: sk-bobq*****************mbqz.", "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=",
+    ],
+)  # fmt: skip
+def test_what_an_attackers_list_found_is_gone(line: str) -> None:
+    text = redact(pasted.evidence_of(f"$ python train.py\n{line}\nCUDA error: out of memory\n".encode())).items[0].stdout or ""
+    assert not re.search(r"(?i)bobq|crunchqz|acmeqz|123456789012|F1E1KeoE", text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kubectl -n kube-system delete pod -l name=nvidia-device-plugin-ds", "kubectl -n gpu-operator get pods", "srun -N 2 --gpus=1 python train.py",
+        "sbatch -N 1 -n 8 job.sh", "mpirun -np 8 ./a", "nvidia-smi -i 0 -q", "arn:aws:s3:::x", "dc=edu",
+    ],
+)  # fmt: skip
+def test_what_names_nobody_stays(line: str) -> None:
+    text = redact(pasted.evidence_of(f"$ python train.py\n{line}\nCUDA error: out of memory\n".encode())).items[0].stdout or ""
+    assert line in text
