@@ -17,6 +17,7 @@ from cudadoctor.model.values import BUNDLE, PCI, RungName
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
 FRAMEWORK: RungName = "framework"
+_TEXT = "text"  # the source of what somebody pasted
 _BASIS_ORDER = {"stated": 0, "derived": 1, "suspected": 2}
 _PLACEHOLDER = lazy(r"\{(\w{1,40})\}")
 _PLAIN_NAME = lazy(r"^[\w., +-]{1,60}$")
@@ -82,7 +83,7 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
             effect = cause.dormant
         failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
         # Where the machine shows it, no word of a text beside it is used.
-        telling = [clue for clue in group if not clue.text] or group
+        telling = [clue for clue in group if any(quote.source != _TEXT for quote in clue.quotes)] or group
         values = {name: value for clue in reversed(telling) for name, value in clue.values.items()}
         cases.append(
             Case(
@@ -141,13 +142,13 @@ def _gpu_addresses(facts: Facts) -> frozenset[str]:
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
     """What the machine shows, then what a text says: of a text's lines one stays in any case, for nothing is carried out then."""
-    shown, said = (
-        tuple(
-            {(quote.source, quote.text): quote for clue in reversed(group) if clue.text is text for quote in reversed(clue.quotes)}.values()
-        )
-        for text in (False, True)
-    )
-    return (*shown[::-1][: MAX_QUOTES - bool(said)], *said[::-1])[:MAX_QUOTES]
+    seen: dict[tuple[str, str], Quote] = {}
+    for clue in group:
+        for quote in clue.quotes:
+            seen.setdefault((quote.source, quote.text), quote)
+    said = [quote for quote in seen.values() if quote.source == _TEXT]
+    shown = [quote for quote in seen.values() if quote.source != _TEXT]
+    return (*shown[: MAX_QUOTES - bool(said)], *said)[:MAX_QUOTES]
 
 
 # ---------------------------------------------------------------- order and explanation
