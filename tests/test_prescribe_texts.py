@@ -155,7 +155,11 @@ MIG = "$ nvidia-smi -L\nGPU 0: NVIDIA H200 NVL (UUID: GPU-35d2b8d5-0a8c-4d6e-91f
         (LEAP, "zypper install", None),
         (LEAP + KMP, "blacklist nouveau", "zypper install"),
         (MIG, "nvidia-smi mig -cgi 0 -C", "-i {gpu"),
-        (APART + "Bazzite 42 (FROM Fedora Kinoite)\nID=bazzite\nVARIANT_ID=bazzite-nvidia\nVERSION_ID=42\n", "rpm-ostree rollback", "dracut"),
+        (
+            APART + "Bazzite 42 (FROM Fedora Kinoite)\nID=bazzite\nVARIANT_ID=bazzite-nvidia\nVERSION_ID=42\n",
+            "rpm-ostree rollback",
+            "dracut",
+        ),
     ],
 )
 def test_what_the_text_shows_to_be_there_is_not_done_again(text: str, there: str, absent: str | None) -> None:

@@ -37,6 +37,7 @@ _ASKS_XIDS = lazy(
     r"^(?:sudo )?(?:dmesg|journalctl)\b(?![^\n]{0,120}\s(?:-\w{0,4}b ?|--boot[= ])-\d)[^\n|]{0,120}\|\s?e?grep\s[^\n|]{0,80}(?i:\bxid\b)"
 )
 _XID = "NVRM: Xid"
+_LONGEST = 400  # characters of a line that are looked at
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 
@@ -86,6 +87,24 @@ def prompts(text: Text) -> Callable[[int], str | None]:
         return shown[at] if at >= 0 else None
 
     return prompt_of
+
+
+# What a program prints while it computes, and what it prints when it ends badly.
+_GOES_ON = lazy(
+    r"(?i)\b(?:epoch|step|iter(?:ation)?)\b[^\n]{0,120}(?:\bloss\b|it/s\b|tok(?:ens)?/s\b|img/s\b)|`Trainer\.fit` stopped: `max_\w{4,6}="
+)
+_ENDS_BADLY = lazy(r"(?i)^\s{0,8}(?:traceback|killed|aborted|segmentation fault)|\berror\b|\bexit(?:ed)? (?:code|status|with)\b")
+
+
+def survived(text: Text) -> frozenset[int]:
+    """Numbers (from 1) of the lines below which the same program went on computing, and did not end badly."""
+    out: set[int] = set()
+    for entry in typed(text):
+        shown = range(entry.index + 1, entry.end)
+        last = next((index for index in reversed(shown) if _GOES_ON.search(text.lines[index][:_LONGEST])), None)
+        if last is not None and not any(_ENDS_BADLY.search(text.lines[index][:_LONGEST]) for index in range(last + 1, entry.end)):
+            out.update(range(entry.index + 1, last + 1))
+    return frozenset(out)
 
 
 def _user_of(command: str) -> str:

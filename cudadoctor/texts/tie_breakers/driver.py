@@ -277,7 +277,12 @@ TIES = (
     # A notebook of Google's that was given no GPU.
     joined(NO_GPU, states("libcuda-missing", NOT_INSTALLED), beside=("colab",)),
     # The second module is not found where the first one is loaded: a new kernel took the running one's folder away since the start.
-    joined(MISSING, states("uvm-unavailable", words=_UVM_NOT_FOUND), beside=(lambda case: case.module("nvidia"),)),
+    joined(
+        MISSING,
+        states("uvm-unavailable", words=_UVM_NOT_FOUND),
+        beside=(lambda case: case.module("nvidia"),),
+        unless=(lambda case: case.module("nvidia_uvm"),),
+    ),
     # An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them.
     joined("uvm-unavailable", suspects("uvm-unavailable"), beside=(_without_uvm,)),
     not_supported,

@@ -6,7 +6,7 @@ A clue that is taken back is kept as an advice, which blames nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from cudadoctor.inventory.rungs import below
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, SMI
+from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, SMI, SMI_DETAILS
 from cudadoctor.texts.tie_breakers.case import Case
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
@@ -30,10 +30,12 @@ _CPU_BUILD = "framework-cpu-build"
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
-_OF_OLD_GPUS = "open-module-unsupported-gpu"
+_OF_OLD_GPUS, _ROWS = "open-module-unsupported-gpu", "row-remap-needed"
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _FAULT, LOST = "program-memory-fault", "cuda 719"
+_ECC, _XIDS = "ecc-uncorrectable", ("xid 48", "xid 63", "xid 94", "xid 95")
+_LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
@@ -51,15 +53,20 @@ def standing(case: Case) -> list[Clue]:
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
     gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
+    gone |= {_ROWS} if _nothing_to_remap(case) else set()
     gone |= _OF_A_KERNEL if case.stated(_MISMATCH) and any("lxc" in mark for mark in case.facts.value(CONTAINER_MARKS) or ()) else set()
-    return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
+
+    def is_over(clue: Clue) -> bool:
+        return clue.cause in gone or _under_another_kernel(clue, case) or (clue.cause == _ECC and clue.code in _XIDS and _counts_none(case))
+
+    return [msgspec.structs.replace(clue, advice=True) if clue.basis == "stated" and is_over(clue) else clue for clue in said]
 
 
-def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None]) -> list[Clue]:
+def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None], survived: Collection[int] = ()) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
     A suspicion that stands above all prompts is of what was said before anything was typed. `quiet`, `prompt`: of a line's number, whether
-    nobody asks on below it, and the prompt that it stands below.
+    nobody asks on below it, and the prompt that it stands below. `survived`: lines below which their program went on computing.
     """
     layers = _OF_MACHINE if case.container else (*_OF_MACHINE, "container")
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
@@ -68,6 +75,8 @@ def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], 
         cause = case.knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
         below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
+        if cause is not None and cause.layer == "program" and shown in survived:
+            return False
         if cause is None or cause.layer not in layers:
             return True
         same = {prompt(shown)} if clue.basis == "stated" or prompt(shown) is not None else set(map(prompt, below))
@@ -115,6 +124,27 @@ def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
         of_framework = () if _SAMPLE_PASSED in computed.need() else ("framework",)
         found.append((_line(computed.quotes), frozenset((*of_framework, *below("ptx-kernel")))))
     return found
+
+
+def _under_another_kernel(clue: Clue, case: Case) -> bool:
+    """Whether modprobe looked into the folder of a kernel that was replaced since: uname names another one below."""
+    kernel = case.facts.there(KERNEL)
+    named = next((found for quote in clue.quotes if (found := _LOOKED_INTO.search(quote.text)) is not None), None)
+    if kernel is None or named is None or kernel.origin != _TEXT:
+        return False
+    return kernel.need().release != named["release"] and _line(kernel.quotes) > _line(clue.quotes)
+
+
+def _counts_none(case: Case) -> bool:
+    """Whether nvidia-smi -q counts no uncorrected error since the driver was loaded, on any GPU that it lists."""
+    listed = [gpu for fact in case.facts.all(SMI_DETAILS) for gpu in fact.value or ()]
+    return bool(listed) and all(gpu.ecc_uncorrected == 0 for gpu in listed)
+
+
+def _nothing_to_remap(case: Case) -> bool:
+    """Whether nvidia-smi -q shows the remapper of every GPU that it lists, with nothing pending and nothing failed."""
+    listed = [gpu for fact in case.facts.all(SMI_DETAILS) for gpu in fact.value or ()]
+    return bool(listed) and all(gpu.remap_pending is False and gpu.remap_failed is False for gpu in listed)
 
 
 def _line(quotes: Sequence[Quote]) -> int:
