@@ -168,3 +168,46 @@ def test_what_is_asked_above_a_gpu_that_computes_is_no_suspicion() -> None:
 def test_a_reason_that_a_gpu_does_not_tell_is_none() -> None:
     below = "* Device #1: NVIDIA GeForce GTX 980, 3859/4037 MB, 16MCU"
     assert report("            HW Thermal Slowdown           : N/A", below).diagnosis.suspects == ()
+
+
+# ---------------------------------------------------------------- what the text's later lines answer
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 392.00 MiB. GPU 0 has a total capacity of 9.63 GiB of which 130.06 MiB is free. "
+    "Including non-PyTorch memory, this process has 8.92 GiB memory in use. Of the allocated memory 8.10 GiB is allocated by PyTorch"
+)
+NO_UVM = ("$ modprobe nvidia_uvm", "modprobe: FATAL: Module nvidia_uvm not found in directory /usr/lib/modules/6.14.6-arch1-1")
+LOADED = ("$ lsmod | grep ^nvidia", "nvidia_uvm           4026368  0", "nvidia              16039936  79 nvidia_uvm")
+REMAPPER = (
+    "$ nvidia-smi -q -d ROW_REMAPPER,ECC", "GPU 00000000:C1:00.0", "    ECC Errors", "        Volatile", "            DRAM Uncorrectable            : 0",
+    "    Remapped Rows", "        Uncorrectable Error               : 1", "        Pending                           : {}",
+    "        Remapping Failure Occurred        : No",
+)  # fmt: skip
+REMAPPED = "Mar 02 04:17:55 dgn2 kernel: NVRM: Xid (PCI:0000:c1:00): 63, Row Remapper: New row (0x4a3f7) marked for remapping, reset gpu to activate."
+
+
+@pytest.mark.parametrize(
+    ("below", "is_over"),
+    [
+        (("epoch 1 step  500 loss 1.2886  846 img/s",), True),
+        (("`Trainer.fit` stopped: `max_epochs=10` reached.",), True),
+        ((), False),
+        (("Restoring states",), False),
+        (("step 500 loss 1.2886", "RuntimeError: CUDA error: out of memory"), False),
+        (("$ python other.py", "step 500 loss 1.2886"), False),  # another program
+    ],
+)
+def test_what_a_program_survives_is_no_failure(below: tuple[str, ...], is_over: bool) -> None:
+    assert (root("$ python fit.py", OOM, *below) is None) is is_over
+
+
+def test_a_module_that_was_sought_for_a_kernel_before_is_not_missing() -> None:
+    assert root(*NO_UVM, "$ uname -r", "6.14.6-arch1-1") is not None
+    assert root(*NO_UVM, "$ uname -r", "6.14.7-arch2-1") is None
+    assert root(*NO_UVM, *LOADED) != "driver-module-missing-for-kernel"
+
+
+@pytest.mark.parametrize(("pending", "cause"), [("No", None), ("Yes", "row-remap-needed")])
+def test_a_row_that_was_remapped_is_history(pending: str, cause: str | None) -> None:
+    shown = [line.format(pending) for line in REMAPPER]
+    assert root(*shown, "$ journalctl -k | grep Xid", REMAPPED) == cause
+    assert root("$ journalctl -k | grep Xid", REMAPPED) == "row-remap-needed"
