@@ -178,3 +178,15 @@ def test_mig_is_made_and_switched_off_on_the_gpu_that_the_table_shows_alone() ->
     assert "nvidia-smi mig -i 0000:bd:00.0 -cgi 0 -C" in found
     assert "nvidia-smi -i 0000:bd:00.0 -mig 0" in found
     assert "nvidia-smi -mig" not in steps(MIG)  # it would switch the other GPUs' instances off too
+
+
+K80 = (
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n>>> torch.version.cuda\n'12.4'\n"
+    "06:00.0 3D controller [0302]: NVIDIA Corporation GK210GL [Tesla K80] [10de:102d] (rev a1)\nDebian GNU/Linux 12\n"
+)
+
+
+def test_a_newer_driver_is_no_way_out_where_no_newer_one_drives_the_gpu() -> None:
+    assert "download.pytorch.org/whl/cu118" in steps(K80)
+    assert "or newer, which serves older toolkits" not in steps(K80)
+    assert "or newer, which serves older toolkits" in steps(K80.replace("GK210GL [Tesla K80] [10de:102d]", "GA102GL [A10] [10de:2236]"))

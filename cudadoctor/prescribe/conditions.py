@@ -100,6 +100,12 @@ def _other_build(case: Case) -> bool:
     return build is not None
 
 
+def _may_be_newer(case: Case) -> bool:
+    """Whether a branch that serves the newer CUDA drives these GPUs; where nothing says which that is, it may."""
+    wanted = str(placeholders(case).get("minimum_driver") or "")[:3]
+    return case.need.high is None or not wanted.isdecimal() or int(wanted) <= case.need.high
+
+
 def _windows_driver(case: Case) -> bool:
     """The driver is the one of Windows: there, and in WSL."""
     return case.windows or case.system.wsl
@@ -268,6 +274,7 @@ CONDITIONS: dict[str, Condition] = {
     "windows-driver": _windows_driver,
     "repository-there": lambda case: any(one.name in OF_REPOSITORY.get(case.system.family or "", ()) for one in case.packages),
     "non-free-there": lambda case: any(case.forms["packages"]["of-debian"].fullmatch(one.name) for one in case.packages),
+    "driver-may-be-newer": _may_be_newer,
     "newer-branch-here": lambda case: case.need.high is not None and any(branch > case.need.high for branch in installed_branches(case)),
     "older-on-arch": lambda case: case.system.family == "arch" and case.need.high is not None and bool(case.driver.packages),
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
