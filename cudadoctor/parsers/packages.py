@@ -23,6 +23,8 @@ _LISTED = (
         r"(?P<version>\d\S{0,120})(?:\s|$)"
     ),
     lazy(r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$"),
+    # dpkg -S: the package that a file is from
+    lazy(r"[ \t>|]{0,20}(?P<name>(?:lib)?nvidia-[a-z0-9+.-]{1,100})(?::[\w-]{1,12})?: /(?:usr/)?(?:lib|bin)/\S{1,200}\s*$"),
     # apt list --installed
     lazy(
         r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})/\S{1,120} (?P<version>\d\S{0,120}) [a-z0-9]{2,8}"
