@@ -194,7 +194,7 @@ def number_not_allowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """
     rules, nodes = facts.there(DEVICE_RULES), facts.there(DEVICE_NODES)
     uvm = nodes.need().find(UVM) if nodes is not None else None
-    if rules is None or nodes is None or uvm is None or uvm.major is None:
+    if rules is None or nodes is None or uvm is None or uvm.major not in _DYNAMIC:
         return  # a container's configuration is known from texts alone
     others = [rule for rule in rules.need().rules if rule.major != NVIDIA_MAJOR]
     if len(others) == len(rules.need().rules) or any(rule.major == uvm.major for rule in others):

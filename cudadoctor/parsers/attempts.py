@@ -34,7 +34,8 @@ _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
 _BOOTS_AGO = lazy(r"^(?:sudo )?journalctl\b[^\n]{0,120}?\s(?:-\w{0,4}b ?|--boot[= ])-(?:[2-9]|\d{2,3})\b")
 _SHOWS_NOW = lazy(r"^(?:sudo )?nvidia-smi\b")
 _ASKS_XIDS = lazy(
-    r"^(?:sudo )?(?:dmesg|journalctl)\b(?![^\n]{0,120}\s(?:-\w{0,4}b ?|--boot[= ])-\d)[^\n|]{0,120}\|\s?e?grep\s[^\n|]{0,80}(?i:\bxid\b)"
+    r"^(?:sudo )?(?:dmesg(?: -[TH]{1,2}){0,2}|journalctl -k(?: -b(?: 0)?)?(?: --no-pager)?) ?\| ?e?grep "
+    r"(?:-\w{0,3}i\w{0,3} ['\"]?(?:\w{1,12}\|){0,4}xid|(?:-E )?['\"]?(?:\w{1,12}\|){0,4}Xid)(?:\|\w{1,12}){0,4}['\"]?$"
 )
 _XID = "NVRM: Xid"
 _LONGEST = 400  # characters of a line that are looked at
@@ -148,17 +149,19 @@ def replaced(text: Text) -> frozenset[int]:
 
 
 def _of_other_boots(text: Text) -> frozenset[int]:
-    """Answers about a boot before the last one, where nvidia-smi shows what is now; and Xids above an empty answer of the kernel's log."""
-    out: set[int] = set()
+    """Answers about a boot before the last one, where nvidia-smi shows what is now; and Xids that somebody tells of above all prompts,
+    where the kernel's log here has none."""
     commands = typed(text)
     now = any(_SHOWS_NOW.match(entry.command or "") for entry in commands)
-    for entry in commands:
-        if now and _BOOTS_AGO.match(entry.command or ""):
-            out.update(range(entry.index, entry.end))
-        answered = entry.end == len(text.lines) or any(text.lines[index].strip() for index in range(entry.index + 1, entry.end))
-        if not answered and _ASKS_XIDS.match(entry.command or ""):
-            out.update(index for index in range(entry.index) if _XID in text.lines[index])
+    out = {index for entry in commands if now and _BOOTS_AGO.match(entry.command or "") for index in range(entry.index, entry.end)}
+    if any(_ASKS_XIDS.match(entry.command or "") and _is_empty(entry, text) for entry in commands):
+        out.update(index for index in range(commands[0].index) if _XID in text.lines[index])
     return frozenset(out)
+
+
+def _is_empty(entry: Typed, text: Text) -> bool:
+    """Whether the next prompt follows at once."""
+    return entry.end < len(text.lines) and not any(text.lines[index].strip() for index in range(entry.index + 1, entry.end))
 
 
 def _counted(lines: Sequence[int], before: Typed, again: Typed) -> int:

@@ -97,6 +97,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.root.evidence) and all(quote.source == _TEXT for quote in self.root.evidence)
 
     @property
+    def found_here(self) -> bool:
+        """Whether the fault was found on this machine, in this run: what a text or a recording names is a stranger's."""
+        fact = self.facts.there(ENVIRONMENT)
+        return fact is not None and fact.origin == "live" and not self.told_by_text
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """The lines that the finding quotes; where the machine itself shows the fault, of the machine alone."""
         return tuple(quote.text for quote in self.root.evidence if quote.source != _TEXT or self.told_by_text)

@@ -151,8 +151,8 @@ def values(case: Case) -> Found:
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
     others = [module for module in modules.split(",") if not module.startswith(("nvidia", "10de:"))]
-    if case.told_by_text and any(module not in _OF_GPUS for module in others):
-        parameter = None  # a stranger's machine would be told to do without what its text lists
+    if not case.found_here and any(module not in _OF_GPUS for module in others):
+        parameter = None  # a stranger's machine would be told to do without what a text or a recording lists
     kept = ",".join(others)
     kept = f"{option}={kept}" if kept else ""
     yield "kernel_parameter", parameter

@@ -16,7 +16,6 @@ from cudadoctor.model.values import (
     DEVICE_NODES,
     DRAINED_NODE,
     DRIVER_FILES,
-    ENVIRONMENT,
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
@@ -59,20 +58,15 @@ def _looked_for(case: Case) -> tuple[Mapping[str, Value], frozenset[str]]:
             for name, value in source(case):
                 if value:
                     named.add(name)
-                    own = name not in _UNITS or fits("unit_of_others", value, case.knowledge) or _of_this_machine(case)
+                    own = name not in _UNITS or fits("unit_of_others", value, case.knowledge) or case.found_here
                     if own and (isinstance(value, Script) or fits(name, value, case.knowledge, anywhere=_ran_here(name, value, case))):
                         found[name] = value
         made["placeholders"] = found, frozenset(named - found.keys())
     return made["placeholders"]
 
 
+# What a text or a recording calls a service may be the one that the network hangs on.
 _UNITS = ("units", "unit", "closed_unit", "mode_unit")
-
-
-def _of_this_machine(case: Case) -> bool:
-    """Whether the fault was found here, now: what a text or a recording calls a service may be the one that the network hangs on."""
-    fact = case.facts.there(ENVIRONMENT)
-    return fact is not None and fact.origin == "live" and not case.told_by_text
 
 
 def _ran_here(name: str, value: Value, case: Case) -> bool:

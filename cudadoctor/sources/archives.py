@@ -14,7 +14,7 @@ MAX_SECONDS = 5  # of CPU time for unpacking one
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
 MAX_SIZE = 4 << 30  # bytes that a member may claim: tarfile passes over them block by block, also where the archive has long ended
-_LONG_NUMBER = re.compile(rb"\d{300}")
+_LONG_NUMBER = re.compile(rb"\d{60}")
 # What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
 
@@ -67,7 +67,7 @@ class _WithoutLongNumbers:
     def read(self, size: int = -1) -> bytes:
         found = self.stream.read(size)
         if _LONG_NUMBER.search(found):
-            raise tarfile.ReadError("a header with a number of hundreds of digits")
+            raise tarfile.ReadError("a header with a number of many digits")
         return found
 
     def __getattr__(self, name: str) -> Any:

@@ -99,6 +99,7 @@ class Keeper:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
+                env={name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "LD_AUDIT")},
                 **apart(),
             )
         except OSError:

@@ -65,8 +65,8 @@ def standing(case: Case) -> list[Clue]:
 def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None], survived: Collection[int] = ()) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
-    A suspicion that stands above all prompts is of what was said before anything was typed. `quiet`, `prompt`: of a line's number, whether
-    nobody asks on below it, and the prompt that it stands below. `survived`: lines below which their program went on computing.
+    What the writer says in his own words above all prompts is of the machine that he then shows. `quiet`, `prompt`: of a line's number,
+    whether nobody asks on below it, and the prompt that it stands below. `survived`: lines below which their program went on computing.
     """
     layers = _OF_MACHINE if case.container else (*_OF_MACHINE, "container")
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
@@ -79,7 +79,7 @@ def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], 
             return False
         if cause is None or cause.layer not in layers:
             return True
-        same = {prompt(shown)} if clue.basis == "stated" or prompt(shown) is not None else set(map(prompt, below))
+        same = set(map(prompt, below)) if clue.words and prompt(shown) is None else {prompt(shown)}
         return all(prompt(line) is None or prompt(line) not in same for line in below)
 
     return [clue for clue in case.said if stands(clue)]
