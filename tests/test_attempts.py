@@ -146,10 +146,16 @@ def test_a_boot_long_ago_is_history_where_the_present_is_shown(command: str, is_
         (("$ dmesg -T | grep -iE 'xid|AER'", ERROR, "$ uptime"), True),
         (("$ journalctl -k -b -1 | grep -i xid", "$ uptime"), True),
         (("$ dmesg -T | grep -i nouveau", "$ uptime"), True),
+        (("$ dmesg | grep xid", "$ uptime"), True),  # it is written Xid
+        (("$ dmesg | grep -i 'xid 13'", "$ uptime"), True),
+        (("$ dmesg | grep -v -i xid", "$ uptime"), True),
+        (("$ dmesg | grep -i xid > /tmp/x", "$ uptime"), True),
+        (("$ journalctl -u nginx | grep -i xid", "$ uptime"), True),
     ],
 )
 def test_xids_above_an_empty_answer_are_of_another_time_or_machine(below: tuple[str, ...], is_now: bool) -> None:
     assert root(ERROR, *below) == ("gpu-fell-off-bus" if is_now else None)
+    assert root("$ journalctl -k", ERROR, *below) == "gpu-fell-off-bus"  # the machine's own journal, which dmesg may have dropped
 
 
 # ---------------------------------------------------------------- what is no sign of a failure
@@ -163,6 +169,11 @@ COMPUTES = ("kai@LAPTOP-R9AB12:~$ nvidia-smi", TABLE, "kai@LAPTOP-R9AB12:~$ ./de
 def test_what_is_asked_above_a_gpu_that_computes_is_no_suspicion() -> None:
     assert report(*WSL).diagnosis.suspects
     assert (report(*WSL, *COMPUTES).verdict, report(*WSL, *COMPUTES).diagnosis.suspects) == ("healthy", ())
+
+
+def test_a_message_of_another_machine_is_refuted_by_no_prompt() -> None:
+    told = ("gpu07 says:", "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.1.0")
+    assert report(*told, *COMPUTES).verdict != "healthy"
 
 
 def test_a_reason_that_a_gpu_does_not_tell_is_none() -> None:

@@ -211,7 +211,22 @@ SETS_MODE = (
 
 
 @pytest.mark.parametrize(
-    "unit", ["tailscaled", "netfilter-persistent", "cockpit", "amazon-ssm-agent", "k3s", "autovt@tty1", "nvidia-fabricmanager"]
+    "unit",
+    [
+        "tailscaled",
+        "netfilter-persistent",
+        "cockpit",
+        "amazon-ssm-agent",
+        "k3s",
+        "autovt@tty1",
+        "nvidia-fabricmanager",
+        "gpu-manager",
+        "tailscaled-gpu",
+        "my-ssh-gpu",
+        "training-vpn",
+        "raynet",
+        "constraint",
+    ],
 )
 def test_what_a_text_calls_a_service_is_stopped_only_where_its_name_says_that_it_computes(unit: str) -> None:
     other = api.explain(SETS_MODE.format(f"{unit}.service")).prescription
@@ -236,3 +251,28 @@ def test_a_text_names_no_service_where_the_machine_itself_is_ill(name: str, tmp_
     log = tmp_path / "train.log"
     log.write_text(UNITS.format("ollama.service"))
     assert "ollama" not in run("fix", "--replay", host(name), "--log", str(log)).out
+
+
+REPORTS = Path(__file__).parent.parent / "fixtures" / "reports"
+
+
+def of_report(name: str, *changes: tuple[str, str]) -> str:
+    text = (REPORTS / name / "report.txt").read_text("utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    found = api.explain(text).prescription
+    return commands(found) if found is not None else ""
+
+
+def test_a_system_is_rebased_to_images_of_known_makers_alone() -> None:
+    name = "open-module-unsupported-gpu--image-with-open-modules"
+    assert "rpm-ostree rebase" in of_report(name)
+    assert "rebase" not in of_report(name, ("ghcr.io/ublue-os", "evil.example/ublue-os"))
+
+
+def test_a_container_is_given_no_device_but_one_with_a_number_that_is_drawn() -> None:
+    """1 is that of the machine's memory."""
+    name = "container-lost-devices--number-of-uvm"
+    assert "devices.allow" in of_report(name)
+    assert "devices.allow" not in of_report(name, ("506", "1"))
