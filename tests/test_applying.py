@@ -126,6 +126,71 @@ def test_what_was_typed_before_a_step_was_shown_agrees_to_nothing(monkeypatch: p
     os.close(person)
 
 
+def test_what_a_program_left_of_the_terminal_is_put_right_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without lines (stty cbreak), one answer would be read together with what stands behind it."""
+    import tty
+
+    person, ours = os.openpty()
+    with open(ours, encoding="utf-8") as stdin:
+        tty.setcbreak(ours)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        asking = Asking(())
+        asking.terminal = True
+        for typed, agreed in ((b"y\ny\n", True), (b"n\n", False)):
+            later = threading.Timer(0.3, os.write, (person, typed))
+            later.start()
+            assert asking.agreed("Run it?", "system") is agreed
+            later.join()
+    os.close(person)
+
+
+def test_two_at_once_do_not_change_one_machine(tmp_path: Path) -> None:
+    with journal.alone(), pytest.raises(StoppedError, match="another cudadoctor"):
+        apply(step(f"touch {tmp_path}/ran"))
+    assert not (tmp_path / "ran").exists()
+    assert apply(step(f"touch {tmp_path}/ran"))
+
+
+def test_what_goes_wrong_beside_the_journal_is_not_laid_to_it() -> None:
+    with pytest.raises(OSError, match="elsewhere"), journal.alone():
+        raise OSError("elsewhere")
+
+
+@pytest.mark.parametrize("name", ["pin", "a pin"])
+def test_a_file_that_the_undo_would_remove_is_not_written_over(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text("the user's own\n")
+    quoted = shlex.quote(str(file))
+    with pytest.raises(StoppedError, match="is there already"):
+        apply(step(f"cp /etc/passwd {quoted}", undo=f"rm {quoted}"))
+    assert file.read_text() == "the user's own\n"
+
+
+@pytest.mark.parametrize("how", ["rm {0}", "mv {0}.before {0}"])
+def test_an_undo_throws_away_nothing_that_was_written_since(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "a file"
+    taking = how.format(shlex.quote(str(file)))
+    assert apply(step(f"touch {shlex.quote(str(file))}", undo=taking))
+    entries = journal.last_run(journal.read())
+    file.write_text("the user's work\n")
+    os.utime(file, (entries[0].time + 60, entries[0].time + 60))
+    with pytest.raises(StoppedError, match="was changed after this step"):
+        command._take_back(entries[0], KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: taking)
+    assert file.read_text() == "the user's work\n"
+
+
+def test_an_undo_that_cannot_be_noted_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: journal.Entry) -> None:
+        raise journal.JournalError("disk full")
+
+    assert apply(step("true", undo="true"))
+    entries = journal.last_run(journal.read())
+    monkeypatch.setattr(journal, "write", full)
+    with pytest.raises(journal.JournalError):
+        command._take_back(entries[0], KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: f"touch {tmp_path}/ran")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_where_nobody_reads_what_is_shown_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> None:
         raise BrokenPipeError
@@ -169,7 +234,7 @@ def test_a_step_that_ran_is_undone_before_it_runs_again(tmp_path: Path) -> None:
     file.write_text("quiet splash\n")
     change = step(f"sed -i.before 's/ splash//' {file}", undo=f"mv {file}.before {file}")
     assert apply(change)
-    with pytest.raises(StoppedError, match="is there from an earlier change"):
+    with pytest.raises(StoppedError, match="is there already"):
         apply(change)
     assert Path(f"{file}.before").read_text() == "quiet splash\n"
 
@@ -378,7 +443,7 @@ def test_a_profile_is_edited_and_comes_back_byte_for_byte(profile: Path) -> None
     assert profile.read_text() == f"first\n: # export {NAME}=7\nlast\n"
     assert undo() == 0
     assert profile.read_bytes() == before
-    assert states() == ["begun", "done", "undone"]
+    assert states() == ["begun", "done", "done", "undone"], "noted once more before the undo begins"
     assert undo() == 0  # and there is nothing left
 
 
@@ -756,7 +821,7 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGQUIT, 143), (signal.SIGINT, 130)])
 def test_a_signal_waits_for_the_step_and_says_what_it_may_have_done(number: signal.Signals, code: int, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     argv = [sys.executable, "-c", _SIGNALLED.format(mark=mark)]

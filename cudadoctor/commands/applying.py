@@ -6,9 +6,10 @@ runs only after its line of the journal is on the disk; one that fails, or whose
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor import __version__
@@ -51,8 +52,7 @@ class Asking:
         if not self.terminal:
             return False
         terminal.write(f"  {question} [y/n/q] ")
-        terminal.forget_typed()  # what was typed before a step was shown agrees to nothing
-        answer = sys.stdin.readline().strip().lower()
+        answer = terminal.typed_now().strip().lower()  # what was typed before a step was shown agrees to nothing
         if answer in ("q", "quit", ""):
             raise StoppedError("Ended on request; the steps above stay as they are.")
         return answer in ("y", "yes")
@@ -90,10 +90,20 @@ def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) ->
         raise StoppedError(f"Nothing is carried out: {why}.")
     held = _held(report)
     doer = _Doer(report.prescription.cause, asking, dry=dry)
-    for planned in planning.plan(report.prescription, report, os.environ, held):
-        if planned.step.id or planned.step.verify != CHECK_AGAIN:  # that is done at the end in any case
-            doer.go(planned)
+    with contextlib.nullcontext() if dry else _alone():
+        for planned in planning.plan(report.prescription, report, os.environ, held):
+            if planned.step.id or planned.step.verify != CHECK_AGAIN:  # that is done at the end in any case
+                doer.go(planned)
     return doer.acted
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    try:
+        with journal.alone():
+            yield
+    except journal.JournalError as error:
+        raise StoppedError(f"Nothing was run: the journal cannot be written ({error}), so it could not be undone.") from error
 
 
 def _held(report: Report) -> str | None:
@@ -262,7 +272,8 @@ def undo(
         why = interpreters.refusal(python)
         if why is not None:
             raise StoppedError(f"Nothing was run: {one_line(f'{python} {why}')}; name it with --python if it may be.")
-    taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
+    with contextlib.nullcontext() if dry else _alone():
+        taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
     return exit_codes.HEALTHY if all(taken) else exit_codes.UNDECIDED
 
 
@@ -284,8 +295,13 @@ def _take_back(
         _say("Would run." if dry else "Not done.")
         return False
     refused = applying.refused_file(entry.values)
+    if refused is None and entry.state != "begun":  # what began has no end from which to count
+        refused = applying.changed_since(command, entry.time)
+    if refused is None and terminal.unread():
+        refused = "nobody reads what is shown"
     if refused is not None:
         raise StoppedError(f"Nothing was run: {one_line(refused)}.")
+    journal.write(entry)  # what cannot be noted afterwards must not begin
     try:
         code = applying.run(command)
     except applying.RefusedError as error:

@@ -68,7 +68,7 @@ def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
     terminal.no_traces()
-    for name in ("SIGTERM", "SIGHUP"):  # SIGHUP: the terminal was closed; Windows has none
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):  # SIGHUP: the terminal was closed; SIGQUIT: Ctrl-\; Windows has neither
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
             # What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C.

@@ -209,16 +209,23 @@ def unread() -> bool:
     return _unread
 
 
-def forget_typed() -> None:
-    """What stands typed in the terminal of standard input, and was not read yet, is gone."""
+def typed_now() -> str:
+    """A line that is typed from now on; what stands typed already is gone, also where a program left the terminal without lines."""
     if sys.platform == "win32":
-        return
+        return sys.stdin.readline()
     import termios
 
     try:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    except (termios.error, OSError, ValueError, TypeError):
-        pass  # no terminal
+        number = sys.stdin.fileno()
+        before = termios.tcgetattr(number)
+    except (termios.error, OSError, ValueError, AttributeError):
+        return sys.stdin.readline()  # no terminal
+    now = [*before[:3], before[3] | termios.ICANON | termios.ECHO, *before[4:]]
+    termios.tcsetattr(number, termios.TCSAFLUSH, now)
+    try:
+        return os.read(number, 4096).decode("utf-8", "replace")
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
 # ---------------------------------------------------------------- files that the user names

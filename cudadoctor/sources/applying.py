@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cudadoctor.sources import inherited, programs, spawning, trust
 
@@ -38,7 +38,7 @@ _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
-_PUT_BACK = re.compile(r"^(?:sudo )?mv (?:-\w{1,4} )?(/\S{1,300}) /\S{1,300}$", re.MULTILINE)  # of an undo
+_CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
@@ -64,11 +64,30 @@ def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
 
 
 def kept_already(undo: str) -> str | None:
-    """Why a step waits: what its undo puts back is there from an earlier change, and would be overwritten or put back in its place."""
-    for path in _PUT_BACK.findall(undo):
-        if os.path.lexists(path):
-            return f"{path} is there from an earlier change; put it back or take it away first, for this step's undo rests on that name"
+    """Why a step waits: what its undo moves back or removes is there already, and would be overwritten, or lost with the undo."""
+    for back, path in _put_back(undo):
+        if os.path.lexists(back or path):
+            return f"{back or path} is there already; move it away first, for this step's undo rests on that name"
     return None
+
+
+def changed_since(undo: str, moment: float) -> str | None:
+    """Why an undo waits: a file that it would replace or remove was changed after its step."""
+    for _, path in _put_back(undo):
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_mtime > moment + _CLOCKS:
+                return f"{path} was changed after this step, and the undo would throw that away; put it right by hand"
+    return None
+
+
+def _put_back(undo: str) -> Iterator[tuple[str, str]]:
+    """Of each `mv` and `rm` of an undo the kept copy, "" where there is none, and the file."""
+    for line in undo.split("\n"):
+        words = [word for word in _words(line) or () if not word.startswith("-") and word != "sudo"]
+        if words[:1] == ["mv"] and len(words) == 3:
+            yield words[1], words[2]
+        elif words[:1] == ["rm"]:
+            yield from (("", path) for path in words[1:])
 
 
 def argv_of(line: str) -> list[str]:

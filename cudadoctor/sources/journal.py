@@ -86,6 +86,23 @@ def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(entry for entry in reversed(left) if entry.run == last)
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within this block no other process carries steps out or undoes them. JournalError where one does."""
+    import fcntl
+
+    with _opened(os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JournalError("another cudadoctor carries steps out, or undoes them, at this moment") from None
+        held = os.dup(descriptor)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
 def _torn(descriptor: int) -> bool:
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
