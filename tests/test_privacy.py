@@ -505,6 +505,10 @@ def test_encoded_paths_are_read_together(monkeypatch: pytest.MonkeyPatch) -> Non
         "arn:aws:iam::123456789012:role/acmeqz", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/x", "wandb: View run at https://wandb.ai/bobqz/acmeqz/runs/x",
         "train.py --wandb-entity acmeqz", "ssid=AcmeqzNet", "--password \\\n  bobqzbobqz", "read -s PW <<< bobqzbobqz",
         "Incorrect API key provided: sk-bobq*****************mbqz.", "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=",
+        "pdsh -S -w crunchqz,crunchqz uptime", "horovodrun -np 4 -H crunchqz:2 python t.py", "dcgmi discovery --host crunchqz -l", "NODELIST=crunchqz[01-04,07]",
+        "Warning: Permanently added 'crunchqz,10.1.1.9' (ED25519) to the list of known hosts.", "mount.nfs: access denied by server while mounting crunchqz:/vol",
+        "smbclient //crunchqz/x", "ray.exceptions.RayActorError: ip=10.1.1.9, node name: crunchqz", "setfacl -m u:bobqz:rw /dev/nvidia0",
+        "Job 7741 submitted by user bobqz to queue long", "nmcli dev wifi connect AcmeqzNet password x", "mpirun --host crunchaa:8,crunchqz:8 -np 16 ./a",
     ],
 )  # fmt: skip
 def test_what_an_attackers_list_found_is_gone(line: str) -> None:
@@ -517,6 +521,7 @@ def test_what_an_attackers_list_found_is_gone(line: str) -> None:
     [
         "kubectl -n kube-system delete pod -l name=nvidia-device-plugin-ds", "kubectl -n gpu-operator get pods", "srun -N 2 --gpus=1 python train.py",
         "sbatch -N 1 -n 8 job.sh", "mpirun -np 8 ./a", "nvidia-smi -i 0 -q", "arn:aws:s3:::x", "dc=edu",
+        "setfacl -m u:1000:rw /dev/nvidia0", "srun -w /dev/null x", "mount: mounting /dev/sda1 on /mnt failed",
     ],
 )  # fmt: skip
 def test_what_names_nobody_stays(line: str) -> None:
