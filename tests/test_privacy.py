@@ -521,6 +521,7 @@ def test_what_an_attackers_list_found_is_gone(line: str) -> None:
     [
         "kubectl -n kube-system delete pod -l name=nvidia-device-plugin-ds", "kubectl -n gpu-operator get pods", "srun -N 2 --gpus=1 python train.py",
         "sbatch -N 1 -n 8 job.sh", "mpirun -np 8 ./a", "nvidia-smi -i 0 -q", "arn:aws:s3:::x", "dc=edu",
+        "Linux host 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64 GNU/Linux", "User=ollama", "systemctl show ollama -p User",
         "setfacl -m u:1000:rw /dev/nvidia0", "srun -w /dev/null x", "mount: mounting /dev/sda1 on /mnt failed",
     ],
 )  # fmt: skip

@@ -135,7 +135,7 @@ class Pseudonyms:
             return self.addresses[numbers]
         before = match.string[max(0, match.start() - _LONG) : match.start()].rpartition("\n")[2]
         behind = match.string[match.end() : match.end() + _SHORT]
-        if numbers in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - every machine's own
+        if numbers in ("127.0.0.1", "0.0.0.0") or behind.startswith("-microsoft"):  # noqa: S104 - every machine's own, and WSL's kernel
             return numbers
         if PATTERNS.PRIVATE.match(numbers) or PATTERNS.ADDRESSED.search(before) or re.match(r"[:/]\d|>", behind):
             return self.addresses.setdefault(numbers, self.of("ip", numbers))
