@@ -186,9 +186,25 @@ def test_an_undo_that_cannot_be_noted_does_not_begin(tmp_path: Path, monkeypatch
     assert apply(step("true", undo="true"))
     entries = journal.last_run(journal.read())
     monkeypatch.setattr(journal, "write", full)
-    with pytest.raises(journal.JournalError):
+    with pytest.raises(StoppedError, match="Nothing was run"):
         command._take_back(entries[0], KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: f"touch {tmp_path}/ran")
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_undo_that_ran_is_not_said_not_to_have_run(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = journal.write
+
+    def full(entry: journal.Entry) -> None:
+        if entry.state == "undone":
+            raise journal.JournalError("disk full")
+        write(entry)
+
+    before = profile.read_bytes()
+    assert apply(editing(profile))
+    monkeypatch.setattr(journal, "write", full)
+    with pytest.raises(StoppedError, match="The undo ran"):
+        undo()
+    assert profile.read_bytes() == before
 
 
 def test_where_nobody_reads_what_is_shown_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

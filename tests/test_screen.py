@@ -93,7 +93,7 @@ def _the_first_quoted_line_is_there_at_any_size(name: str) -> None:
     root = report_of(name).diagnosis.root
     for size in SIZES:
         if root is not None and root.evidence:
-            assert root.evidence[0].source.split()[0][:30] in "\n".join(lines_of(name, *size))  # a long path is cut
+            assert root.evidence[0].source.split()[0] in "\n".join(lines_of(name, *size))
 
 
 def _colour_and_signs_change_no_word(name: str) -> None:
@@ -156,7 +156,7 @@ def _the_brief_is_short_and_says_what_the_screen_says(name: str) -> None:
     lines = "\n".join(line.strip() for line in lines_of(name))
     if found["command"] is not None:
         assert "\n".join(line.strip() for line in found["command"].split("\n")) in lines
-        assert not (found["kind"] == "reads" and " install " in found["command"])
+        assert not (found["kind"] == "reads" and "install" in re.sub("'[^']*'", "''", found["command"]))  # grep may look for the word
     assert found["next_command"] is None  # it was recorded elsewhere
 
 

@@ -94,7 +94,9 @@ def test_a_word_that_powershell_takes_apart_is_in_no_command(word: str) -> None:
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": "C:\\My Env"}) == "conda install -p 'C:\\My Env' numba"
 
 
-@pytest.mark.parametrize("word", ["C:\\a&calc\\env", "C:\\a|b", "C:\\a^b", "C:\\%TEMP%\\env", "C:\\a %X% b", "numpy<2.5&calc", "a>b"])
+@pytest.mark.parametrize(
+    "word", ["C:\\a&calc\\env", "C:\\a|b", "C:\\a^b", "C:\\%TEMP%\\env", "C:\\a %X% b", "numpy<2.5&calc", "a>b", "numpy>=2.5"]
+)
 def test_of_a_batch_file_cmd_reads_the_line_once_more(word: str) -> None:
     assert fill_powershell("conda install -p {prefix}", {"prefix": word}) is None
     assert fill_powershell("{python} -m pip install {word}", {"python": "C:\\p.exe", "word": word}) is not None

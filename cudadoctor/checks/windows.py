@@ -26,7 +26,6 @@ _WITHOUT_NVIDIA = ("", "basicdisplay", "vga", "vgasave")
 _OF_WINDOWS = lazy(r"^(?:10\.0|6\.[0-4])\.")  # DriverVersion of a driver that came with Windows
 
 Known = tuple[DisplayAdapter, Quotes]
-_LINES = 8  # that describe one adapter: two listings have a few each, and a hostile one any number
 
 
 def on_windows(facts: Facts) -> bool:
@@ -53,11 +52,13 @@ def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
 def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[tuple[DisplayAdapter, ...]]) -> Known:
     if before is None:
         return adapter, fact.lines_at(adapter.lines)
-    lines = before[1] if len(before[1]) >= _LINES else merged(before[1], fact.lines_at(adapter.lines))
-    missing = {field: getattr(adapter, field) for field in DisplayAdapter.__struct_fields__ if getattr(before[0], field) is None}
+    known, quotes = before
+    told = {field: value for field in DisplayAdapter.__struct_fields__ if (value := getattr(adapter, field)) is not None}
+    new = {field: value for field, value in told.items() if getattr(known, field) is None}
     # Of two codes the one that complains counts: one listing may be older by a moment.
-    problem = adapter.problem if not before[0].problem else before[0].problem
-    return msgspec.structs.replace(before[0], **{**missing, "problem": problem}), lines
+    new |= {"problem": told["problem"]} if told.get("problem") and not known.problem else {}
+    # What tells nothing new is not quoted either: a hostile listing repeats one adapter any number of times.
+    return (msgspec.structs.replace(known, **new), merged(quotes, fact.lines_at(adapter.lines))) if new else before
 
 
 # ---------------------------------------------------------------- the rules

@@ -99,11 +99,12 @@ def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) ->
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    try:
-        with journal.alone():
-            yield
-    except journal.JournalError as error:
-        raise StoppedError(f"Nothing was run: the journal cannot be written ({error}), so it could not be undone.") from error
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(journal.alone())
+        except journal.JournalError as error:
+            raise StoppedError(f"Nothing was run: {error}.") from error
+        yield
 
 
 def _held(report: Report) -> str | None:
@@ -206,12 +207,17 @@ class _Doer:
     def _note(self, entry: journal.Entry | None, step: Step, state: journal.State) -> None:
         if entry is None:
             return
-        try:
-            journal.write(_changed(entry, state))
-        except journal.JournalError as error:
-            if state == "begun":
-                raise StoppedError(f"Nothing was run: the journal cannot be written ({error}), so it could not be undone.") from error
-            raise StoppedError(f"The step ran, and the journal cannot be written ({error}).{_undo(step)}") from error
+        if state == "begun":
+            _write(_changed(entry, state), "Nothing was run:", ", so it could not be undone.")
+        else:
+            _write(_changed(entry, state), "The step ran, and", f".{_undo(step)}")
+
+
+def _write(entry: journal.Entry, before: str, after: str = ".") -> None:
+    try:
+        journal.write(entry)
+    except journal.JournalError as error:
+        raise StoppedError(f"{before} the journal cannot be written ({error}){after}") from error
 
 
 def _code(end: BaseException) -> int:
@@ -301,7 +307,7 @@ def _take_back(
         refused = "nobody reads what is shown"
     if refused is not None:
         raise StoppedError(f"Nothing was run: {one_line(refused)}.")
-    journal.write(entry)  # what cannot be noted afterwards must not begin
+    _write(entry, "Nothing was run:")  # what cannot be noted afterwards must not begin
     try:
         code = applying.run(command)
     except applying.RefusedError as error:
@@ -311,7 +317,7 @@ def _take_back(
     if code and entry.state == "done":
         raise StoppedError(f"Failed: it ended with {code}.")
     _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
-    journal.write(_changed(entry, "kept" if code else "undone"))
+    _write(_changed(entry, "kept" if code else "undone"), "The undo ran, and")
     return code == 0
 
 

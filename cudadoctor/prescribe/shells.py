@@ -21,7 +21,7 @@ from cudadoctor.model.pattern import lazy
 _PLAIN_IN_POWERSHELL = lazy(r"[A-Za-z0-9_.:\\/=+][A-Za-z0-9_.:\\/=+-]{0,4000}|-{1,2}[A-Za-z][A-Za-z0-9_.:\\/=+-]{0,4000}")
 _QUOTES_OF_POWERSHELL = lazy("(['\u2018\u2019\u201a\u201b])")
 _READ_AGAIN = lazy(r"[&|<>^]")
-_BOUND = lazy(r"[a-z][a-z0-9-]{0,60}[<>]=?\d[\d.]{0,20}")  # numpy<2.5 names a file to read at worst
+_BOUND = lazy(r"[a-z][a-z0-9-]{0,60}<=?\d[\d.]{0,20}")  # numpy<2.5 names a file to read at worst
 _DOUBLED = lazy("(['\u2018\u2019\u201a\u201b])\\1")
 _ESCAPES_IN_FISH = lazy(r"\\(?=[\\'])")
 # \w: letters of any script. A backslash at the end would take the closing quote along.

@@ -157,7 +157,7 @@ def _quote(quote: Quote, style: Style) -> str:
     together = f"{words.where(quote)}: {text}"
     if cell_len(together) + 2 <= width:
         return _raw(style, together, indent=2)
-    return _raw(style, f"{_cut(words.where(quote), width - 3)}:", "dim", indent=2) + _raw(style, _cut(text, 2 * width - 6), indent=6)
+    return _raw(style, f"{words.where(quote)}:", "dim", indent=2) + _raw(style, _cut(text, 2 * width - 6), indent=6)
 
 
 def _cut(text: str, columns: int) -> str:
