@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,25 @@ def test_without_the_sdk_it_is_said_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "needs the extra `mcp`" in done.stderr
+
+
+def test_a_line_that_is_no_message_gets_an_answer() -> None:
+    """Else its sender waits for ever. What comes after it is answered as well."""
+    call = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"explain","arguments":{"what":%s}}}'
+    lines = ("{", call % (7, '"\\ud800"'), call % (8, "[" * 5000 + "]" * 5000), '{"id":9,"jsonrpc":"2.0","method":"ping"}')
+    program = str(Path(sys.executable).with_name("cudadoctor"))
+    with subprocess.Popen([program, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.writelines(line + "\n" for line in lines)
+        server.stdin.flush()
+        late = threading.Timer(60, server.kill)
+        late.start()
+        answers = [json.loads(server.stdout.readline()) for _ in lines]
+        late.cancel()
+        server.kill()
+    assert [one["id"] for one in answers] == [None, 7, None, 9]
+    assert [one.get("error", {}).get("code") for one in answers[:3]] == [-32700] * 3
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

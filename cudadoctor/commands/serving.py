@@ -13,10 +13,13 @@ import sys
 from typing import Any
 
 import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import FunctionResource
-from mcp.types import ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
 
 from cudadoctor import __version__
 from cudadoctor.commands import explaining, gathering
@@ -37,7 +40,38 @@ _PLAIN = ("--ascii", "--color", "never")
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 interpreter: str | None = None  # that whoever starts the server names
-server = MCPServer("cudadoctor", version=__version__, instructions=_INSTRUCTIONS)
+
+
+class _Server(MCPServer):
+    """Answers a line that is no message too, which the SDK only logs: its sender would wait for ever."""
+
+    async def run_stdio_async(self) -> None:
+        async with stdio_server() as (lines, replies), anyio.create_task_group() as tasks:
+            put, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            tasks.start_soon(_refusing_what_is_no_message, lines, put, replies)
+            await self._lowlevel_server.run(messages, replies, self._lowlevel_server.create_initialization_options())
+
+
+async def _refusing_what_is_no_message(lines: Any, put: MemoryObjectSendStream[SessionMessage | Exception], replies: Any) -> None:
+    async with put:
+        async for message in lines:
+            if isinstance(message, Exception):
+                refusal = ErrorData(code=PARSE_ERROR, message="not JSON, nested too deeply, or half a surrogate pair")
+                await replies.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=_number_of(message), error=refusal)))
+            else:
+                await put.send(message)
+
+
+def _number_of(error: Exception) -> int | str | None:
+    """The id of the line that could not be read, where Python's more lenient reader finds one."""
+    try:
+        number = json.loads(error.errors()[0]["input"])["id"]  # type: ignore[attr-defined]
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+    return number if isinstance(number, int | str) else None
+
+
+server = _Server("cudadoctor", version=__version__, instructions=_INSTRUCTIONS)
 
 
 @server.tool(annotations=_READS)
