@@ -7,6 +7,7 @@ for a cause, its links and its commands are not taken over, for this release kno
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -24,7 +25,6 @@ SCHEMA = "cudadoctor.report/1"
 PACKAGES = ("numba", "numba-cuda", "numpy", "torch", "tensorflow", "jax", "cupy")  # whose versions drift where it matters
 _MOST_WRONG = 20  # lines of one file that are named each
 _HOPELESS = 1000  # of them after which it is not read any further
-_BEGINNING = 4096  # bytes of a line by which it is looked at
 _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
 _MOST = msgspec.Meta(max_length=1024)  # GPUs, and demands, of one machine
@@ -126,7 +126,7 @@ _decoder = msgspec.json.Decoder(_Report)
 def read(source: str, body: bytes) -> Iterator[Node | Missing]:
     """The node of a report; of several where each stands on a line of its own. What is none becomes a sentence, many of them one."""
     whole = one(source, body)
-    firsts = [bytes(line[:_BEGINNING]).lstrip()[:1] for _, line in islice(_lines(body), 2)]
+    firsts = [bytes(line[:1]) for _, line in islice(_lines(body), 2)]
     if isinstance(whole, Node) or firsts != [b"{", b"{"]:
         yield whole
         return
@@ -144,14 +144,11 @@ def read(source: str, body: bytes) -> Iterator[Node | Missing]:
 
 
 def _lines(body: bytes) -> Iterator[tuple[int, memoryview]]:
-    """The lines that are not empty, with their numbers; no copies of them, for one may be all of a large file."""
-    whole, start, number = memoryview(body), 0, 0
-    while start < len(body):
-        number += 1
-        end = body.find(b"\n", start) + 1 or len(body)
-        if end - start > _BEGINNING or bytes(whole[start:end]).strip():
-            yield number, whole[start:end]
-        start = end
+    """The lines that are not empty, from their first character on, and their numbers. No copies: one line may be all of a large file."""
+    whole, number, seen = memoryview(body), 1, 0
+    for line in re.finditer(rb"\S[^\n]*", body):
+        number, seen = number + body.count(b"\n", seen, line.start()), line.start()
+        yield number, whole[line.start() : line.end()]
 
 
 def one(source: str, body: bytes | memoryview) -> Node | Missing:
