@@ -268,8 +268,8 @@ TIES = (
     joined(NOUVEAU, suspects(NOUVEAU, words=_NONE_TO_HAVE), beside=(_held_by_nouveau,), unless=(_LOADED,), driver="nouveau"),
     # bbswitch switched the GPU off, and a listing of the bus shows that it does not answer any more (revision ff).
     joined(OFF, suspects(OFF, words=_SWITCHED_OFF), beside=(_not_answering,)),
-    # The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none.
-    joined("vfio-bound", suspects("vfio-bound"), beside=("ids-for-guests", _all_for_guests), unsettled=True),
+    # The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none. No guest is shown.
+    joined("vfio-bound", suspects("vfio-bound"), beside=("ids-for-guests", _all_for_guests), unless=("guest-works",), unsettled=True),
     # The driver's library is not found, and Windows drives the display with its own basic driver.
     joined(NOT_INSTALLED, states("libcuda-missing"), suspects(NOT_INSTALLED), beside=("basic-adapter",)),
     none_on_the_bus,
