@@ -10,7 +10,7 @@ from operator import itemgetter
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PROCESSES, SMI, SmiCsv
+from cudadoctor.model.values import PROCESSES, SMI, Process, SmiCsv
 from cudadoctor.texts.tie_breakers.case import Case, Listed, codes, finding, joined, suspects
 from cudadoctor.texts.tie_breakers.taken_back import LOST
 
@@ -182,12 +182,18 @@ def left_over(case: Case) -> Iterator[Clue]:
     if not lines or table is None or case.container:
         return
     listed = {entry.pid for fact in case.facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
+    listed |= {int(pid) for fact in case.lists() for pid in fact.need().column("pid") or () if pid.isdecimal()}
+    found: dict[Basis, list[Process]] = {"derived": [], "suspected": []}
     for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
-            basis: Basis = "derived" if process.state == "defunct" or (process.own and process.pid in listed) else "suspected"
-            values = {"pid": str(process.pid), "command": process.command or "", "state": process.state}
-            yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
+            sure = process.state == "defunct" or (process.own and process.pid in listed)
+            found["derived" if sure else "suspected"].append(process)
+    for basis, left in found.items():
+        for process in left[:1]:
+            values = {"pid": str(process.pid), "pids": " ".join(str(one.pid) for one in left)}
+            shown = tuple(quote for one in left[:2] for quote in table.line_of(one.line))
+            yield finding(ZOMBIE, shown, lines, basis=basis, values={**values, "command": process.command or "", "state": process.state})
 
 
 def _on_a_host(case: Case) -> bool:
