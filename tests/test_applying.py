@@ -677,8 +677,27 @@ def test_what_each_manager_would_remove_is_told(line: str, told: tuple[str, ...]
         "yum": "Removing:\n kmod-nvidia x86_64 3:570 cuda 1 M\n",
         "zypper": "The following 2 packages are going to be REMOVED:\n  nvidia-computeG05 nvidia-gfxG05\n",
     }
-    monkeypatch.setattr(applying, "_simulated", lambda program, *_: said[program])
+    monkeypatch.setattr(applying, "_simulated", lambda program, *_, **__: said[program])
     assert applying.removed_by(line) == told
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "code", "told"),
+    [
+        ("apt-get", APT, 0, ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")),
+        ("apt-get", "", 100, ("what `apt-get install -y x` decides",)),  # a lock is held, no such package
+        ("dnf", DNF, 1, ("kmod-nvidia", "nvidia-libs", "nvidia-x11-drv.x86_64")),
+        ("dnf", "", 1, ("what `dnf install -y x` decides",)),
+        ("zypper", "", 104, ("what `zypper install -y x` decides",)),
+    ],
+)
+def test_a_simulation_that_failed_tells_nothing(
+    program: str, said: str, code: int, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying.programs, "found", lambda name: f"/usr/bin/{name}")
+    ended = subprocess.CompletedProcess([], code, said.encode(), b"")
+    monkeypatch.setattr(applying.spawning, "asked", lambda *_: ended)
+    assert applying.removed_by(f"{program} install -y x") == told
 
 
 @pytest.mark.parametrize("before", ["apt-get update", "dnf config-manager --add-repo https://x.example/y.repo", "zypper refresh"])

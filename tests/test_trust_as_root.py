@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from cudadoctor.commands import manual
+from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import applying, inherited, interpreters, owners, programs, recording, trust, writing
 from cudadoctor.sources.interpreters import examined_python
@@ -106,12 +108,50 @@ def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: py
     tool.chmod(0o775)
     assert trust.refusal(str(tool)) is None
     owners._is_nobodys.cache_clear()
-    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("root", "x", number, ["mallory"])))
+    # A second line of /etc/group may give the number another name, with other members.
+    monkeypatch.setattr(
+        grp, "getgrall", lambda: [grp.struct_group((name, "x", 0, who)) for name, who in (("root", []), ("b", ["mallory"]))]
+    )
     assert trust.refusal(str(tool)) == "may be written by another user"
     monkeypatch.undo()
     owners._is_nobodys.cache_clear()
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tool) else [])
     assert trust.refusal(str(tool)) == "may be written by another user"
+
+
+@pytest.mark.parametrize(
+    ("line", "open_to_some"),
+    [
+        ("staff:!::", False),
+        ("staff:*:root:root", False),
+        ("other:!::mallory", False),
+        ("staff:!::mallory", True),
+        ("staff:!:mallory:", True),
+        ("staff:$y$j9T$x:: ", True),
+    ],
+)
+def test_who_may_join_a_group_by_its_shadow_is_another_user(line: str, open_to_some: bool, tmp_path: Path) -> None:
+    shadow = tmp_path / "gshadow"
+    shadow.write_text(f"root:*::\n{line}\n")
+    assert owners._joined_by_shadow({"staff"}, str(shadow)) is open_to_some
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_a_library_of_roots_that_loads_another_users_is_not_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, others = Path(tempfile.mkdtemp(dir="/root")), tmp_path / "others"
+    try:
+        others.mkdir()
+        (tmp_path / "x.c").write_text("int x;\n")
+        (own / "sub").mkdir()
+        for name, folder in (("libcuda.so.1", others), ("sub/libown.so", own)):
+            argv = ["cc", "-shared", "-o", str(own / name), str(tmp_path / "x.c"), f"-Wl,-rpath,{folder}"]
+            subprocess.run(argv, check=True)
+        os.chown(others, 1000, 1000)
+        for folder, handed_on in ((own, False), (own / "sub", True)):
+            monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+            assert ("LD_LIBRARY_PATH" in inherited.environment()) is handed_on
+    finally:
+        shutil.rmtree(own)
 
 
 def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -545,6 +585,34 @@ def test_a_recording_goes_where_it_was_begun(name: str, force: bool, tmp_path: P
     with contextlib.suppress(OSError, recording.RecordingError):
         recording.write(Evidence(items=(), platform="linux"), str(place), force=force)
     assert list(target.iterdir()) == []
+
+
+def test_a_new_folder_is_written_only_where_it_is_still_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns the folder around it puts a folder of his own in its place, and could lead on from there; nothing of his is removed."""
+    theirs, make = tmp_path / "theirs", os.mkdir
+    theirs.mkdir()
+
+    def swapped(name: str, *mode: int, **more: int) -> None:
+        make(name, *mode, **more)
+        if name == "rec":
+            (theirs / "rec").rename(theirs / "aside")
+            make(theirs / "rec", 0o777)
+            (theirs / "rec" / "precious").touch()
+            os.chown(theirs / "rec", 1000, 1000)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with pytest.raises(recording.RecordingError, match=r"belongs to another user.*name a \.tar\.gz"):
+        recording.write(Evidence(items=(), platform="linux"), str(theirs / "rec"))
+    assert [path.name for path in (theirs / "rec").iterdir()] == ["precious"]
+
+
+def test_no_folder_is_made_through_a_link_of_another_user(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.chown(tmp_path / "link", 1000, 1000, follow_symlinks=False)
+    with pytest.raises(OSError, match="a link that another user made"):
+        manual.write_files(str(tmp_path / "link" / "pages"), load())
+    assert list((tmp_path / "target").iterdir()) == []
 
 
 def test_a_file_that_another_user_laid_out_is_not_written(tmp_path: Path) -> None:

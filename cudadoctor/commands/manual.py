@@ -122,6 +122,6 @@ def write_files(folder: str, knowledge: Knowledge) -> str:
 
     number = 0
     for number, (path, text) in enumerate(files(knowledge), 1):  # noqa: B007
-        os.makedirs(os.path.join(folder, os.path.dirname(path)), exist_ok=True)
-        writing.text(os.path.join(folder, path), text)
+        with writing.held(os.path.join(folder, os.path.dirname(path)), made=[], mode=0o777) as place:
+            writing.text(os.path.join(place, os.path.basename(path)), text)
     return f"{number} pages written to {folder}\n"

@@ -201,7 +201,7 @@ def _of_line(line: str, program: str, rest: str) -> list[str]:
         said = _simulated("apt-get", "-s", rest)
         return [*_APT_REMOVES.findall(said), *_names_in(_APT_DOWNGRADES, said)] if said is not None else unknown
     if program in ("dnf", "dnf5", "yum"):
-        said = _simulated(program, "--assumeno", rest)
+        said = _simulated(program, "--assumeno", rest, summed_up="Transaction Summary")
         rows = (row.split() for block in _DNF_BLOCK.findall(said or "") for row in block.splitlines())
         return [*(row[0] for row in rows if row), *_DNF_OBSOLETES.findall(said)] if said is not None else unknown
     if program == "zypper":
@@ -214,9 +214,9 @@ def _names_in(block: re.Pattern[str], said: str) -> list[str]:
     return [name for found in block.findall(said) for name in found.split()]
 
 
-def _simulated(program: str, option: str, rest: str) -> str | None:
+def _simulated(program: str, option: str, rest: str, summed_up: str = "") -> str | None:
     """What a package manager prints when it only simulates; nothing where it is not here, for then its line fails too. None where it gave
-    no answer."""
+    no answer, or failed. With --assumeno dnf ends with 1 as well where it does what it was asked: then what it sums up tells."""
     path, words = programs.found(program), _words(rest)
     if path is None:
         return ""
@@ -224,7 +224,12 @@ def _simulated(program: str, option: str, rest: str) -> str | None:
         return None
     variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     done = spawning.asked([path, option, *words], variables, _SIMULATION)
-    return done.stdout.decode("utf-8", "replace") if done is not None else None
+    return _worked(done, summed_up)
+
+
+def _worked(done: subprocess.CompletedProcess[bytes] | None, summed_up: str) -> str | None:
+    said = done.stdout.decode("utf-8", "replace") if done is not None else ""
+    return said if done is not None and (done.returncode == 0 or (summed_up and summed_up in said)) else None
 
 
 def held_by() -> str | None:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 _FIRST_PERSON = 1000  # user ids below it are the system's own
@@ -74,12 +74,33 @@ def _is_nobodys(group: int) -> bool:
     try:
         import grp
         import pwd
-
-        others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
-        members = set(grp.getgrgid(group).gr_mem) - {"root"}
-    except (ImportError, KeyError):
+    except ImportError:
         return group == 0
-    return not members and (not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others))
+    names = {entry.gr_name for entry in grp.getgrall() if entry.gr_gid == group}  # several may have one number
+    members = {name for entry in grp.getgrall() if entry.gr_gid == group for name in entry.gr_mem} - {"root"}
+    others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
+    if members or _joined_by_shadow(names):
+        return False
+    return not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others)
+
+
+def _joined_by_shadow(groups: Collection[str], path: str = "/etc/gshadow") -> bool:
+    """Whether that file gives one of these groups a member, somebody who may add some, or a password by which anybody joins it.
+
+    Source of the format: gshadow(5); newgrp(1) and sg(1) go by it.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            rows = [line.rstrip("\n").split(":") for line in stream]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return any(
+        row[0] in groups and (any(set(word.split(",")) - {"", "root"} for word in row[2:4]) or row[1][:1] not in ("", "!", "*", "x"))
+        for row in rows
+        if len(row) > 3
+    )
 
 
 def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:

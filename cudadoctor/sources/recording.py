@@ -14,6 +14,7 @@ import secrets
 import shutil
 import stat
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -154,35 +155,34 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
     why = refused(target, force=force)
     if why is not None:
         raise RecordingError(why)
-    archive = is_archive(target)
-    is_new = not archive and not os.path.isdir(target)
+    above, name = os.path.split(target.rstrip(os.sep))
+    made: list[str] = []
     try:
-        if is_new:
-            os.makedirs(target, mode=0o700, exist_ok=True)
-        with writing.held((os.path.dirname(target) or os.curdir) if archive else target) as place:
-            if archive:
-                _write_archive(files, os.path.join(place, os.path.basename(target)), force=force)
-            else:
-                if not is_new:  # some file systems show every folder as open to all (drvfs, vfat, CIFS)
-                    _refuse_what_others_name(target, place)
+        if is_archive(target):
+            with writing.held(above or os.curdir) as place:
+                _write_archive(files, os.path.join(place, name), force=force)
+        else:
+            with writing.held(target, made) as place:
+                _refuse_what_others_name(target, place, is_new=bool(made))
                 _write_folder(files, place, force=force)
     except BaseException as error:
-        if is_new:
-            _remove(target)
+        if made:
+            with suppress(OSError), writing.held(above or os.curdir) as place:
+                os.rmdir(os.path.join(place, name))
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, target) from error
         raise
 
 
-def _refuse_what_others_name(target: str, folder: str) -> None:
+def _refuse_what_others_name(target: str, folder: str, *, is_new: bool) -> None:
     """RecordingError where somebody else may give other names to what is written there: its owner, everybody, for root also a group."""
     if not hasattr(os, "geteuid"):
         return
     info = os.stat(folder)
-    if info.st_uid != os.geteuid():
-        raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere")
+    if info.st_uid != os.geteuid() and (not is_new or os.geteuid() == 0):
+        raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere; name a .tar.gz")
     others = stat.S_IWOTH | (stat.S_IWGRP if info.st_uid == 0 and info.st_gid != 0 else 0)
-    if info.st_mode & others and not info.st_mode & stat.S_ISVTX:
+    if info.st_mode & others and not info.st_mode & stat.S_ISVTX and not is_new:  # some show every folder so (drvfs, vfat, CIFS)
         raise RecordingError(
             f"{target} may be written by other users, who could lead what is written elsewhere; name a new folder, or a .tar.gz"
         )
@@ -191,6 +191,7 @@ def _refuse_what_others_name(target: str, folder: str) -> None:
 def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
     """In a folder of its own first: a recording that is broken off takes nothing away, and leaves nothing."""
     partial = os.path.join(target, f"{secrets.token_hex(8)}.partial")
+    moved = []
     try:
         os.mkdir(partial, 0o700)
         os.mkdir(os.path.join(partial, "evidence"), 0o700)
@@ -201,7 +202,10 @@ def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
             if force:
                 _remove(os.path.join(target, name))
             os.rename(os.path.join(partial, name), os.path.join(target, name))
+            moved.append(name)
     finally:
+        if len(moved) == 1:  # what was moved without the other is no recording
+            _remove(os.path.join(target, *moved))
         _remove(partial)
 
 

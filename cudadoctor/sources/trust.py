@@ -35,7 +35,7 @@ _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that 
 
 def refusal(path: str) -> str | None:
     """Why this program may not be executed, as the end of a sentence that begins with its path; None where it may."""
-    return in_working_directory(path) or changeable(path) or _run_by_others(path) or _loads_of_others(path)
+    return in_working_directory(path) or changeable(path) or _run_by_others(path) or loads_of_others(path)
 
 
 def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
@@ -45,7 +45,7 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
     for word in line[2:].split() if line.startswith(b"#!") else ():
         place = _interpreter(os.fsdecode(word))
         if os.path.exists(place):
-            why = changeable(place) or _run_by_others(place, depth - 1) or _loads_of_others(place) or _reads_of_others(place)
+            why = changeable(place) or _run_by_others(place, depth - 1) or loads_of_others(place) or _reads_of_others(place)
             if why is not None:
                 return f"is run by {place}, which {why}"
     return None
@@ -72,9 +72,10 @@ def _reads_of_others(path: str) -> str | None:
         _asked.remove(path)
 
 
-def _loads_of_others(path: str) -> str | None:
-    """For root: whether a program, or a library that it names, loads what somebody else may change, or put into a folder of libraries."""
-    todo, seen = ([path] if as_root() else []), set()  # type: list[str], set[str]
+def loads_of_others(path: str) -> str | None:
+    """For root: whether a program, a library, one of a folder of them, or one that such a one names, loads what somebody else may change,
+    or put into a folder of libraries."""
+    todo, seen = (_libraries(path) if as_root() else []), set()  # type: list[str], set[str]
     while todo:
         folders, files = linked.places(todo.pop())
         for place in (*folders, *files):
@@ -86,6 +87,13 @@ def _loads_of_others(path: str) -> str | None:
                 return f"loads {place}, which {why or 'the loader alone can read'}"
             todo += [place] if place in files else []
     return None
+
+
+def _libraries(path: str) -> list[str]:
+    try:
+        return [os.path.join(path, name) for name in os.listdir(path) if ".so" in name]
+    except OSError:
+        return [path]
 
 
 def _first_line(path: str) -> bytes:

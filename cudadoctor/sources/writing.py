@@ -55,9 +55,10 @@ def _make_room(descriptor: int, before: int, size: int) -> None:
     os.ftruncate(descriptor, size)
 
 
-def _walked(path: str, flags: int, mode: int) -> int:
+def _walked(path: str, flags: int, mode: int, made: list[str] | None = None) -> int:
     """The file, opened folder by folder. A link is followed by hand, where root or this user made it: what is asked and what is followed is
-    one and the same open link, so nobody can put another in its place in between."""
+    one and the same open link, so nobody can put another in its place in between. `made`: folders that are not there are made, and noted.
+    """
     parts, links = os.path.join(os.getcwd(), path).split(os.sep)[::-1], 0
     folder = os.open(os.sep, os.O_PATH)
     try:
@@ -69,6 +70,11 @@ def _walked(path: str, flags: int, mode: int) -> int:
             try:
                 inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             except FileNotFoundError:
+                if made is not None:
+                    os.mkdir(part, mode, dir_fd=folder)
+                    made.append(part)
+                    parts.append(part)
+                    continue
                 if not last:
                     raise
                 return _own(folder, part, flags, mode)
@@ -98,12 +104,18 @@ def _walked(path: str, flags: int, mode: int) -> int:
 
 
 @contextmanager
-def held(folder: str) -> Iterator[str]:
-    """A way to this folder that stays one to it, whatever somebody puts in its place meanwhile. OSError as for a file."""
+def held(folder: str, made: list[str] | None = None, mode: int = 0o700) -> Iterator[str]:
+    """A way to this folder that stays one to it, whatever somebody puts in its place meanwhile. OSError as for a file.
+
+    `made`: where it is not there it is made, with those above it, whose names are noted in this list.
+    """
     if not hasattr(os, "O_PATH") or not os.path.isdir(_OPEN_FILES):
+        if made is not None and not os.path.isdir(folder):
+            os.makedirs(folder, mode)
+            made.append(os.path.basename(folder))
         yield folder
         return
-    descriptor = _walked(folder, os.O_PATH | os.O_DIRECTORY, 0)
+    descriptor = _walked(folder, os.O_PATH | os.O_DIRECTORY, mode, made)
     try:
         yield f"{_OPEN_FILES}/{descriptor}"
     finally:
