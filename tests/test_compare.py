@@ -178,6 +178,9 @@ def test_what_is_no_report(tmp_path: Path) -> None:
     path.write_text('{"schema": "cudadoctor.report/1", "x": [' + "[]," * (LARGEST // 3) + "[]]}", "utf-8")
     with pytest.raises(saved_reports.SavedReportError, match="larger than 4 MiB"):  # as values 30 MB took a gigabyte
         saved_reports.read(str(path))
+    path.write_text('{"schema": "cudadoctor.report/1", "checks": [' + "{}," * (1 << 17) + "{}]}", "utf-8")
+    with pytest.raises(saved_reports.SavedReportError, match="more than 131072 parts"):  # each became a whole row
+        saved_reports.read(str(path))
     path.write_text('{"schema": "cudadoctor.report/1", ', "utf-8")
     with pytest.raises(saved_reports.SavedReportError):
         saved_reports.read(str(path))

@@ -76,6 +76,26 @@ def test_whatever_holds_reports_is_read(tmp_path: Path) -> None:
     assert {name for group in found["groups"] for name in group["nodes"]} == {f"node00{number}" for number in (1, 2, 3, 4, 6)}
 
 
+def test_what_is_named_like_a_report_and_is_no_file_is_told(tmp_path: Path) -> None:
+    """A node whose report was not read may be the broken one. A link to what is read anyway is none of these."""
+    (tmp_path / "outside.json").write_bytes(report(BROKEN, "n2"))
+    folder, archive = tmp_path / "d", tmp_path / "t.tar"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(report(HEALTHY, "n1"))
+    (folder / "latest.json").symlink_to("a.json")
+    os.link(folder / "a.json", folder / "same.json")
+    (folder / "b.json").symlink_to(tmp_path / "outside.json")
+    (folder / "d.json.gz").write_bytes(b"")
+    os.mkfifo(folder / "c.json")
+    with tarfile.open(archive, "w") as packed:
+        packed.add(folder, "d")
+    for place in (folder, archive):
+        ended = run("fleet", str(place), "--format", "json")
+        found = json.loads(ended.out)
+        assert (ended.code, found["nodes"]) == (3, 1)
+        assert {Path(one["source"]).name for one in found["missing"]} == {"b.json", "c.json", "d.json.gz"}
+
+
 def test_recordings_are_judged_and_what_is_not_there_is_named() -> None:
     ended = run("fleet", host("h200-healthy"), host(BROKEN), "/no/such/file", "--format", "json")
     found = json.loads(ended.out)
@@ -170,6 +190,21 @@ def test_no_file_brings_more_reports_than_are_merged(tmp_path: Path, monkeypatch
     found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
     assert found["nodes"] == 3
     assert "3 reports are as many as are merged" in found["missing"][0]["why"]
+
+
+def test_no_file_brings_more_demands_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = json.loads(report(HEALTHY, "n"))
+    body["requirements"] = [{}] * 1000 + [{"text": "gpus >= 8", "met": False}] * 20
+    assert [len(node.demands) for node in read("x", json.dumps(body).encode()) if isinstance(node, Node)] == [1]
+    body["requirements"] = [{"text": f"gpus >= {number}"} for number in range(1000)]
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 + 2 * 1000 // reading_nodes.DEMANDS)
+    (tmp_path / "all.jsonl").write_text("\n".join(json.dumps({**body, "origin": {"host": f"n{number}"}}) for number in range(9)))
+    assert json.loads(run("fleet", str(tmp_path), "--format", "json").out)["nodes"] == 3
+
+
+def test_lines_are_numbered_as_an_editor_does(tmp_path: Path) -> None:
+    found = list(read("x", b"\n\n" + report(HEALTHY, "n1") + b"\n \t\n{\n"))
+    assert [one.source for one in found] == ["x, line 3", "x, line 5"]
 
 
 @pytest.mark.parametrize("body", [b"{}\n{" + b"a" * (24 << 20), b" " + b"0" * (24 << 20) + b"\n"])

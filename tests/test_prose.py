@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 import cudadoctor
+from cudadoctor.parsers import prose
 from tests.cases import every
 from tests.judging import KNOWLEDGE
 from tests.pasted import first, root, suspects
@@ -178,3 +180,13 @@ def test_a_message_that_states_its_cause_is_not_outdone() -> None:
         root("With secure boot disabled it is the same.\nFailed to initialize NVML: Driver/library version mismatch")
         == "driver-version-mismatch"
     )
+
+
+def test_which_words_are_near_is_found_without_a_look_at_each_pair() -> None:
+    """A sentence of thousands of subjects and complaints took minutes; what is found is what a look at each pair finds."""
+    dice = random.Random(7)
+    for _ in range(300):
+        words = [prose._Place(start, start + dice.randint(1, 9), 0) for start in dice.sample(range(120), 8)]
+        place, reach = prose._Place(at := dice.randint(0, 120), at + dice.randint(1, 9), 0), dice.randint(0, 30)
+        gaps = [max(one.start, place.start) - min(one.end, place.end) for one in words]
+        assert prose._Edges.of(words).near(place, reach) is any(0 <= gap <= reach for gap in gaps)

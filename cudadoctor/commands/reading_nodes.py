@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Found = Iterator[Node | Missing]
 MOST_REPORTS = 250_000  # of one run; a file may hold a million that say nothing
+DEMANDS = 8  # that are not met take as much memory as a report
 
 
 class Reader:
@@ -43,8 +44,8 @@ class Reader:
         for piece in fleet_files.pieces(paths, sys.stdin.buffer):
             for one in self._piece(piece):
                 yield one
-                left -= 1
-                if left == 0:
+                left -= 1 + (len(one.demands) // DEMANDS if isinstance(one, Node) else 0)
+                if left <= 0:
                     yield Missing(
                         source=piece.source, why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged"
                     )

@@ -17,6 +17,7 @@ from cudadoctor.model.report import LARGEST, Report
 from cudadoctor.sources import inputs
 
 FORMAT = "cudadoctor-benchmark/1"
+_MOST_NAMED = 8  # GPUs of a saved file
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -92,6 +93,6 @@ def compared(report: Report, saved: Saved | None, knowledge: Knowledge, *, stric
             behind.append(f"{row.title} on GPU {result.gpu}: {now}, {then} before ({change:+.0%})")
     notes = tuple(f"Worse than in {saved.path}: {words}" for words in behind)
     if not any(result.saved is not None for result in results):
-        notes = (f"{saved.path} holds no figures of these GPUs, but of {', '.join(saved.gpus) or 'none'}",)
+        notes = (f"{saved.path} holds no figures of these GPUs, but of {', '.join(saved.gpus[:_MOST_NAMED]) or 'none'}",)
     code = 1 if behind and strict and report.exit_code == 0 else report.exit_code
     return msgspec.structs.replace(report, benchmark=tuple(results), notes=(*notes, *report.notes), exit_code=code)

@@ -181,8 +181,15 @@ def _node(source: str, report: _Report) -> Node:
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
-        demands=tuple(RequirementResult(**msgspec.structs.asdict(one)) for one in report.requirements if not one.met),
+        demands=tuple(_unmet(report.requirements)),
     )
+
+
+def _unmet(requirements: Iterable[_Requirement]) -> Iterator[RequirementResult]:
+    """Each once: a file may repeat one a million times."""
+    for one in dict.fromkeys(requirements):
+        if one.text and not one.met:
+            yield RequirementResult(**msgspec.structs.asdict(one))
 
 
 def _settings(report: _Report) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
@@ -27,6 +27,24 @@ class _Place(NamedTuple):
     start: int
     end: int
     sentence: int
+
+
+class _Edges(NamedTuple):
+    """Where the words of a sentence begin and end, in order."""
+
+    starts: list[int]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, places: list[_Place]) -> _Edges:
+        return cls(sorted(place.start for place in places), sorted(place.end for place in places))
+
+    def near(self, place: _Place, reach: int) -> bool:
+        """Whether one of them ends before this word, or begins behind it, with at most `reach` characters between."""
+        before, behind = bisect_right(self.ends, place.start) - 1, bisect_left(self.starts, place.end)
+        return (before >= 0 and place.start - self.ends[before] <= reach) or (
+            behind < len(self.starts) and self.starts[behind] - place.end <= reach
+        )
 
 
 class _Says(NamedTuple):
@@ -84,16 +102,18 @@ class _Sentences:
 
     def first(self, says: _Says) -> int | None:
         """Where the first complaint stands near a subject of its sentence."""
-        subjects: dict[int, list[_Place]] = {}
+        found: dict[int, list[_Place]] = {}
         for place in self._all(says.subjects):
-            subjects.setdefault(place.sentence, []).append(place)
+            found.setdefault(place.sentence, []).append(place)
+        subjects = {sentence: _Edges.of(places) for sentence, places in found.items()}
         if not subjects:
             return None
         around = {place.sentence for place in self._all(says.also)} if says.also else set(subjects)
         around -= {place.sentence for place in self._all(says.unless)}
         complaints = (place for place in self._all(says.complaints) if place.sentence in around and not self._negated(place.start))
-        reach = says.entry.reach
-        near = (place.start for place in complaints if any(_close(place, one, reach) for one in subjects.get(place.sentence, ())))
+        near = (
+            place.start for place in complaints if place.sentence in subjects and subjects[place.sentence].near(place, says.entry.reach)
+        )
         return min(near, default=None)
 
     def _all(self, words: tuple[str, ...]) -> Iterator[_Place]:
@@ -128,9 +148,3 @@ def _bare(words: tuple[str, ...]) -> frozenset[str]:
 def _in_word(letter: str) -> bool:
     """Scripts without blanks between words (Chinese, Japanese, Korean) have no edge of a word."""
     return (letter.isalnum() or letter == "_") and letter < "\u3000"
-
-
-def _close(one: _Place, other: _Place, reach: int) -> bool:
-    """Two words that do not overlap and are no further apart than `reach` characters."""
-    gap = max(one.start, other.start) - min(one.end, other.end)
-    return 0 <= gap <= reach

@@ -14,6 +14,8 @@ from cudadoctor.sources.bundles import unpacking
 
 LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
+_PACKED = tuple(f"{report}.{packer}" for report in _REPORTS for packer in ("gz", "xz", "bz2", "zst"))  # not read, which is said
+_NO_FILE = "a link, a pipe or a device, which is not followed: name it itself"
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst", ".zip")
 
 
@@ -46,7 +48,7 @@ def _left_out(source: str, content: inputs.Content) -> Iterator[Piece]:
 
 def _of_folder(path: str) -> Iterator[Piece]:
     """A recording, or whatever in it looks like reports and recordings by its name. Links are not followed."""
-    waiting = [path]
+    waiting, within = [path], os.path.join(os.path.realpath(path), "")
     while waiting:
         folder = waiting.pop()
         if os.path.isfile(os.path.join(folder, recording.MEMBER)):
@@ -58,8 +60,12 @@ def _of_folder(path: str) -> Iterator[Piece]:
             yield Piece(folder, why=f"{error.strerror}")
             continue
         for entry in entries:
-            if entry.is_file(follow_symlinks=False) and entry.name.endswith(_REPORTS + _ARCHIVES):
+            if not entry.name.endswith(_REPORTS + _ARCHIVES + _PACKED) or entry.is_dir(follow_symlinks=False):
+                continue
+            if entry.is_file(follow_symlinks=False):
                 yield from _of_file(entry.path)
+            elif not os.path.realpath(entry.path).startswith(within) or not os.path.isfile(entry.path):  # `latest` is read by its own name
+                yield Piece(entry.path, why=_NO_FILE)
         waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
 
 
@@ -81,7 +87,13 @@ def _of_file(path: str) -> Iterator[Piece]:
         return
     for name, member in held.members.items():
         yield Piece(f"{path}:{name}", body=member)
+    for name, target in held.links.items():
+        if name.endswith(_REPORTS) and target not in held.names:
+            yield Piece(f"{path}:{name}", why=_NO_FILE)
+    for name in held.names:
+        if name.endswith(_PACKED):
+            yield Piece(f"{path}:{name}", why="packed once more: unpack it")
     for remark in held.remarks:
         yield Piece(path, why=remark)
-    if not held.members and not held.remarks:
+    if not any(name.endswith(_REPORTS + _PACKED) for name in (*held.names, *held.links)) and not held.remarks:
         yield Piece(path, why="an archive without reports")

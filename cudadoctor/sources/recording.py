@@ -16,7 +16,7 @@ import stat
 import tarfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
@@ -62,7 +62,7 @@ class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True):
     python_why: str | None = None
     quick: bool = False
     distro: str | None = None
-    bundle: str | None = None  # what the evidence was cut from, where no host of ours collected it
+    bundle: Annotated[str, msgspec.Meta(max_length=200)] | None = None  # what the evidence was cut from, where no host of ours collected it
     host: str | None = None
     boot_id: str | None = None
     time: str | None = None

@@ -14,6 +14,7 @@ from msgspec import inspect
 from cudadoctor.model.report import LARGEST, SCHEMA, Report
 from cudadoctor.sources import inputs
 
+_MOST = 1 << 17  # parts of one report (a GPU, a figure, a line): 64 GPUs that were measured to each other have 50,000
 _ANY_SCHEMA = re.compile(rb"cudadoctor\.report/(\d{1,6})")
 
 
@@ -38,6 +39,8 @@ def read(path: str) -> Report | None:
         if written != SCHEMA:  # keys may come, but a new number says that others have gone
             said = f"{path} is a report of schema {written}; this release reads {SCHEMA}. The release that wrote it reads it."
             raise SavedReportError(said)
+        if body.count(b"{") > _MOST:  # each `{}` would become a whole part, of which nothing is known
+            raise SavedReportError(f"{path} has more than {_MOST} parts, which no report has")
         return msgspec.convert(_known(found, inspect.type_info(Report)), Report)
     except (msgspec.MsgspecError, ValueError, AttributeError, RecursionError) as error:
         raise SavedReportError(f"{path} is not a report that this release reads: {error}") from error

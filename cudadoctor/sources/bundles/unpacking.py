@@ -10,6 +10,7 @@ import bz2
 import io
 import lzma
 import os
+import posixpath
 import tarfile
 import time
 import zipfile
@@ -55,6 +56,7 @@ class Unpacked(msgspec.Struct):
     members: dict[str, bytes]
     remarks: list[str]
     names: list[str] = []  # of every plain file, wanted or not
+    links: dict[str, str] = {}  # of every link and device, which are passed over, and the member that it leads to
     kept: int = 0  # bytes of all members
 
 
@@ -258,9 +260,11 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
             for number, member in enumerate(archives.members(archive)):
                 if number >= MAX_MEMBERS:
                     raise BundleError(f"more than {MAX_MEMBERS} members; not read")
-                if not member.isfile():
-                    continue
                 name = plain_name(member.name)
+                if not member.isfile():
+                    if not member.isdir():
+                        found.links[name] = _led_to(name, member)
+                    continue
                 found.names.append(name)
                 if enough(name):
                     break
@@ -272,6 +276,11 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
             raise BundleError(f"no whole archive ({archives.what_is_wrong(error)})") from error
         found.remarks.append(f"The archive is cut off or damaged ({archives.what_is_wrong(error)}); what stands before was read.")
     return found
+
+
+def _led_to(name: str, member: tarfile.TarInfo) -> str:
+    """A hard link names a member, a symbolic one a place beside its own."""
+    return plain_name(member.linkname if member.islnk() else posixpath.join(posixpath.dirname(name), member.linkname))
 
 
 def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance) -> Unpacked:
@@ -288,7 +297,8 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
     for member in members:
         name = plain_name(member.filename)
         if (member.external_attr >> 16) & 0o170000 not in (0, 0o100000):
-            continue  # a link or a device
+            found.links[name] = ""
+            continue
         found.names.append(name)
         if not wanted(name):
             continue
