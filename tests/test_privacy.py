@@ -508,7 +508,16 @@ def test_encoded_paths_are_read_together(monkeypatch: pytest.MonkeyPatch) -> Non
         "pdsh -S -w crunchqz,crunchqz uptime", "horovodrun -np 4 -H crunchqz:2 python t.py", "dcgmi discovery --host crunchqz -l", "NODELIST=crunchqz[01-04,07]",
         "Warning: Permanently added 'crunchqz,10.1.1.9' (ED25519) to the list of known hosts.", "mount.nfs: access denied by server while mounting crunchqz:/vol",
         "smbclient //crunchqz/x", "ray.exceptions.RayActorError: ip=10.1.1.9, node name: crunchqz", "setfacl -m u:bobqz:rw /dev/nvidia0",
-        "Job 7741 submitted by user bobqz to queue long", "nmcli dev wifi connect AcmeqzNet password x", "mpirun --host crunchaa:8,crunchqz:8 -np 16 ./a",
+        "Job 7741 submitted by user bobqz to queue long", "Namespace(api_key=['first-key-1', 'bobqz-key-2'], port=1)",
+        "  hf_token ........ bobqzbattery", 'api_key: Some(\n    "bobqz-meadow",\n),', "{'hf_token':\n     'bobqz-meadow'}", '"passwords": [\n "bobqz-meadow"\n]',
+        "input password again: bobqzmeadow", "+secrets.hf=bobqzmeadow", "storage_options={'key': 'bobqzmeadow', 'anon': False}", "--admin-key=bobqzmeadow",
+        "file:///zfs/bobqz/x.ipynb", "vscode-remote://ssh-remote+crunchqz/zfs/bobqz/x", "Started on <4*crunchqz>, host(s) <8*crunchqz>, in cluster <acmeqz>;",
+        "Job <9> was submitted from host <crunchqz> by user <bobqz>", "    exec_host = crunchqz/0*8", "addresses of (crunchqz, 29500)",
+        "[crunchqz:4412 :0:4412] Caught signal 11", "[crunchqz:00012] mca_base", "distributed.scheduler - INFO -   dashboard at:  crunchqz:8787",
+        "Your hostname, crunchqz, resolves to a loopback address", "ServerArgs(dist_init_addr='crunchqz:5000', nnodes=2)", 'node_uname_info{nodename="crunchqz"} 1',
+        "trainer-0   0/1   CrashLoopBackOff   7 (2m ago)   19m   10.2.3.4   crunchqz   <none>   <none>", "$ ssh crunchqz nvidia-smi", "scp x.py crunchqz:/tmp",
+        "debug1: Authenticating to crunchqz:22 as 'bobqz'", "     Machine name: CRUNCHQZ", "Logon Server:              \\\\CRUNCHQZ", "ServerAddress=crunchqz",
+        "           UID: 4021 (bobqz)", "Data Source=x;User ID=bobqz;", "nmcli dev wifi connect AcmeqzNet password x", "mpirun --host crunchaa:8,crunchqz:8 -np 16 ./a",
     ],
 )  # fmt: skip
 def test_what_an_attackers_list_found_is_gone(line: str) -> None:
@@ -522,7 +531,8 @@ def test_what_an_attackers_list_found_is_gone(line: str) -> None:
         "kubectl -n kube-system delete pod -l name=nvidia-device-plugin-ds", "kubectl -n gpu-operator get pods", "srun -N 2 --gpus=1 python train.py",
         "sbatch -N 1 -n 8 job.sh", "mpirun -np 8 ./a", "nvidia-smi -i 0 -q", "arn:aws:s3:::x", "dc=edu",
         "Linux host 5.15.167.4-microsoft-standard-WSL2 #1 SMP x86_64 GNU/Linux", "User=ollama", "systemctl show ollama -p User",
-        "setfacl -m u:1000:rw /dev/nvidia0", "srun -w /dev/null x", "mount: mounting /dev/sda1 on /mnt failed",
+        "setfacl -m u:1000:rw /dev/nvidia0", "Loading token ... done", "tokens: ['hello', 'world']", "pad_token ....... 128009", "GPU 0: [10de:2204] at 0000:01:00.0", "i-th row of vol-2",
+        "srun -w /dev/null x", "mount: mounting /dev/sda1 on /mnt failed",
     ],
 )  # fmt: skip
 def test_what_names_nobody_stays(line: str) -> None:

@@ -32,6 +32,11 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
         if value is not None:
             start, end = value.start(), value.start() + len(value.group().rstrip("()[]{},;'\""))
             yield start, end
+            more = PATTERNS.NEXT.match(text, end) if text[start - 2 : start] in ("['", '["') else None
+            while more is not None:
+                start, end = more.span("value")
+                yield start, end
+                more = PATTERNS.NEXT.match(text, end)
 
 
 @lru_cache(maxsize=1)
@@ -71,7 +76,7 @@ def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
 
 def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[str] | None:
     """The value that begins here; None where it says nothing: a word of a message, a number or a mark where tokens are counted."""
-    if name["counted"] is not None and text.startswith(("<", "[", "{", "("), before.end()):
+    if name["counted"] is not None and (text.startswith(("<", "[", "{", "("), before.end()) or "[" in before.group()):
         return None
     opened = "\\" if before["escape"] and before["quote"] else before["quote"] or before.group()[-1:]
     value = getattr(PATTERNS, _QUOTED[opened]).match(text, before.end()) if opened in _QUOTED else None
