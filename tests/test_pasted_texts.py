@@ -115,7 +115,7 @@ def test_kernel_release_by_its_answer() -> None:
 
 
 def test_a_missing_compiler_and_a_found_one() -> None:
-    found = facts(nvcc.PARSER, "$ nvcc -V\nbash: nvcc: command not found\n$ nvcc -V\nCuda compilation tools, release 9.1, V9.1.85\n")
+    found = facts(nvcc.PARSERS[0], "$ nvcc -V\nbash: nvcc: command not found\n$ nvcc -V\nCuda compilation tools, release 9.1, V9.1.85\n")
     assert [fact.value is None for fact in found] == [True, False]
     assert found[1].value.version.text == "9.1.85"  # type: ignore[attr-defined]
 

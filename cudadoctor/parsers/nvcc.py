@@ -1,10 +1,13 @@
-"""`nvcc --version`, and the compiler that a pasted build runs: its version, or that there is none on PATH."""
+"""`nvcc --version`, and the compiler that a pasted build runs: its version, or that there is none on PATH. And the toolkits that a user's
+listing shows on disk.
+"""
 
 from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVCC, Nvcc
+from cudadoctor.model.values import LISTED_TOOLKITS, NVCC, Nvcc, Toolkit
 from cudadoctor.model.version import ToolkitVersion
+from cudadoctor.parsers.attempts import typed
 from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.shell import not_found
 
@@ -41,10 +44,36 @@ def parse(text: Text) -> Output:
             yield text.fact(NVCC, Nvcc(version=ToolkitVersion(built["folder"] or built["cmake"])), text.quote(number), whole=False)
 
 
-PARSER = parser(
-    "nvcc", parse, NVCC, reads=("nvcc",), absent=True,
-    wakes=(
-        "Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc", "/bin/nvcc", "bin\\nvcc", "CUDA compiler identification",
-        "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令", '"nvcc"', "“nvcc”", "„nvcc”", "(nvcc:String)",
-    ),
+_ASKED_BY_PATH = lazy(r"^(?P<path>/(?!usr/bin/)(?:[\w.+-]{1,60}/){1,8})bin/nvcc (?:--version|-V)\b")
+_LISTS = lazy(r"^(?:ls|which|type|whereis|find|readlink|realpath)\b")
+_FOLDER = lazy(r"(?<![\w/.-])/usr/local/cuda-(?P<version>\d{1,2}\.\d)(?![\w.-])")
+
+
+def parse_folders(text: Text) -> Output:
+    """Each folder once: by its nvcc, which was started by its whole path, or by its name in a listing."""
+    lines = text.plain_lines
+    found: dict[str, tuple[Toolkit, int]] = {}
+    for entry in typed(text):
+        asked, lists = (form.match(entry.command or "") for form in (_ASKED_BY_PATH, _LISTS))
+        for number, line in enumerate(lines[entry.index + 1 : entry.end], entry.index + 2):
+            release = _RELEASE.search(line) if asked is not None else None
+            if asked is not None and release is not None:
+                shown = [(asked["path"].rstrip("/"), release["release"])]
+            else:
+                named = _FOLDER.finditer(line[:_LONGEST]) if lists is not None and not _MISSING.search(line) else ()
+                shown = [(one.group(), one["version"]) for one in named]
+            for path, version in shown:
+                found.setdefault(path, (Toolkit(path=path, version=ToolkitVersion(version), has_nvcc=True), number))
+    if found:
+        quotes = map(text.quote, dict.fromkeys(number for _, number in found.values()))
+        yield text.fact(LISTED_TOOLKITS, tuple(toolkit for toolkit, _ in found.values()), *quotes, whole=False)
+
+
+_WAKES = (
+    "Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc", "/bin/nvcc", "bin\\nvcc", "CUDA compiler identification",
+    "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令", '"nvcc"', "“nvcc”", "„nvcc”", "(nvcc:String)",
 )  # fmt: skip
+PARSERS = (
+    parser("nvcc", parse, NVCC, reads=("nvcc",), absent=True, wakes=_WAKES),
+    parser("toolkit_folders", parse_folders, LISTED_TOOLKITS, wakes=("/bin/nvcc", "/usr/local/cuda-")),
+)

@@ -18,6 +18,7 @@ from cudadoctor.model.values import (
     DRIVER_FILES,
     LADDER,
     LIBRARIES,
+    LISTED_TOOLKITS,
     LOADED_DRIVER,
     NVCC,
     PYTHON,
@@ -269,11 +270,9 @@ def _toolkits(case: Case) -> Found:
     first = max(firsts, default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
-    found = case.get(TOOLKITS)
-    kits = [(one.version.major_minor, one.path) for one in (found.toolkits if found is not None else ()) if one.has_nvcc and one.version]
-    newest = max(kits, default=None)
-    knows = first is not None and newest is not None and newest[0] >= first.major_minor
-    yield "ptxas", f"{newest[1].rstrip('/')}/bin/ptxas" if newest is not None and knows else None
+    here = _toolkit_here(case, first, last)
+    yield "toolkit_here", here
+    yield "ptxas", f"{here}/bin/ptxas" if here is not None else None
     yield "toolkit_module", _toolkit_module(case, first, last)
     nvcc = case.get(NVCC)
     if nvcc is not None and first is not None and nvcc.version.major_minor >= first.major_minor:
@@ -294,6 +293,20 @@ def _toolkits(case: Case) -> Found:
             release = str(major) if case.system.series_only else f"{major}.{minor}"
             yield "toolkit_package", f"cuda-toolkit-{release.replace('.', '-')}"
             yield "toolkit_folder", f"/usr/local/cuda-{release}"
+
+
+def _toolkit_here(case: Case, first: ToolkitVersion | None, last: ToolkitVersion | None) -> str | None:
+    """The folder of the newest toolkit on this machine that knows every GPU and is of a series that the driver serves."""
+    found, series = case.get(TOOLKITS), case.cuda.major if case.cuda is not None else NEWEST_SERIES
+    kits = (*(found.toolkits if found is not None else ()), *(case.get(LISTED_TOOLKITS) or ()))
+    fit = [
+        (kit.version.major_minor, kit.path.rstrip("/"))
+        for kit in kits
+        if kit.has_nvcc and not kit.stale and kit.version is not None and kit.version.major <= series
+        if first is not None and kit.version.major_minor >= first.major_minor
+        if last is None or kit.version.major_minor <= last.major_minor
+    ]
+    return max(fit, default=(None, None))[1]
 
 
 def _build_folder(case: Case) -> str | None:

@@ -161,6 +161,7 @@ class Silent(Value, frozen=True, kw_only=True):
 
 NVCC = Key[Nvcc]("nvcc")
 TOOLKITS = Key[Toolkits]("toolkits")
+LISTED_TOOLKITS = Key[tuple[Toolkit, ...]]("listed-toolkits")  # that a user's text shows on disk: there may be others
 PYTHON = Key[PythonEnvironment]("python")
 PYTHON_RAN = Key[Silent]("python-ran")  # None: it ran what it was asked to
 FRAMEWORK_BUILDS = Key[FrameworkBuilds]("framework-builds")
