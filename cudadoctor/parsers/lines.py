@@ -45,6 +45,7 @@ _PREFIX = lazy(
     | [\w.-]{1,64}\ +\|\ +                                                          # service  | of docker compose
     | ==>\ [a-z][a-z\d-]{1,40}(?:\.[\w-]{1,40})?:\                                  # ==> amazon-ebs.jammy: of Packer, not ==> WARNING:
     | \([\w ]{0,32}pid=\d{1,10}[^)\n]{0,64}\)\ +                                    # (worker pid=12) of Ray
+    | [A-Z]{4,8}\ \d\d-\d\d\ \d\d:\d\d:\d\d\ +(?=\[[\w./-]{1,80}:\d)                # ERROR 01-17 10:46:41 of vLLM
     | E\ {2,}                                                                       # E    of pytest
     | >\ ?                                                                          # quoted mail
     )""",
