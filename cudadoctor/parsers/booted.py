@@ -42,8 +42,8 @@ def _loader(line: str) -> str | None:
 
 def _keeping_out(line: str) -> str | None:
     """https://docs.kernel.org/admin-guide/kernel-parameters.html: module_blacklist, modprobe.blacklist of kmod's modprobe.d(5), and the
-    ids of vfio-pci and pci-stub where they are built into the kernel"""
-    words = line.split() if _HANDED_ON.match(line) is not None else []
+    ids of vfio-pci and pci-stub where they are built into the kernel. `rpm-ostree kargs` prints the line without what the loader adds."""
+    words = line.split() if _HANDED_ON.match(line) is not None or _PARAMETER.search(line) is not None else []
     return next((word for word in words if _KEEPS_OUT.match(word) is not None), None)
 
 
