@@ -19,7 +19,9 @@ from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import Speech
 from cudadoctor.parsers.shell import is_prompt, root_command
 
-_HOST = lazy(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
+_BEFORE = r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]{0,8}){0,3}"
+_HOST = lazy(rf"{_BEFORE}\[?(?P<place>[\w.-]{{1,64}}@(?P<host>[\w.-]{{1,64}}))")
+_ENVIRONMENT = lazy(_BEFORE)
 _CONTAINER = lazy(r"[0-9a-f]{12}")
 _LOCAL = ("localhost",)
 _SIGN = lazy(r"[$#%>❯➜]")  # no prompt is without one of these
@@ -73,21 +75,36 @@ def evaluated(text: Text, entries: Sequence[Typed]) -> Iterator[Typed]:
         yield Typed(index, stops[bisect_right(stops, index)], text.lines[index].rstrip(), host)
 
 
-def prompts(text: Text) -> Callable[[int], str | None]:
-    """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first.
+class Prompt(msgspec.Struct, frozen=True):
+    """Who typed and where, without what was typed. `environment`: of Python, which many write before it."""
+
+    place: str
+    environment: str = ""
+
+
+def prompts(text: Text) -> Callable[[int], Prompt | None]:
+    """Tells the prompt below which a line of this number (from 1) was printed; None above the first.
 
     What sudo ran is another user's: it shows nothing of what this one may do.
     """
     lines = text.plain_lines
-    found = {entry.index: lines[entry.index].removesuffix(entry.command or "") + _user_of(entry.command or "") for entry in typed(text)}
-    found.update({index: _PYTHON for index, line in enumerate(text.lines) if line.startswith(_PYTHON)})
+    found = {entry.index: _prompt(lines[entry.index].removesuffix(entry.command or ""), entry.command or "") for entry in typed(text)}
+    found.update({index: Prompt(_PYTHON) for index, line in enumerate(text.lines) if line.startswith(_PYTHON)})
     starts, shown = [index + 1 for index in sorted(found)], [found[index] for index in sorted(found)]
 
-    def prompt_of(line: int) -> str | None:
+    def prompt_of(line: int) -> Prompt | None:
         at = bisect_right(starts, line) - 1
         return shown[at] if at >= 0 else None
 
     return prompt_of
+
+
+def _prompt(before: str, command: str) -> Prompt:
+    """Of user@host the folder does not count: who goes into another one is where he was."""
+    named, environment = _HOST.match(before), _ENVIRONMENT.match(before)
+    assert environment is not None
+    place = named["place"] if named is not None else before[environment.end() :]
+    return Prompt(place + _user_of(command), environment[0].strip())
 
 
 # What a program prints while it computes, and what it prints when it ends badly.

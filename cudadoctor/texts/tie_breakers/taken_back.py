@@ -15,6 +15,7 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, SMI, SMI_DETAILS
+from cudadoctor.parsers.attempts import Prompt
 from cudadoctor.texts.tie_breakers.case import Case
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
@@ -39,6 +40,7 @@ _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
+_OF_ENVIRONMENT = ("toolkit", "python")  # of these, the layers of which each environment may have its own
 
 
 def standing(case: Case) -> list[Clue]:
@@ -62,14 +64,21 @@ def standing(case: Case) -> list[Clue]:
     return [msgspec.structs.replace(clue, advice=True) if clue.basis == "stated" and is_over(clue) else clue for clue in said]
 
 
-def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], str | None], survived: Collection[int] = ()) -> list[Clue]:
+def unrefuted(
+    case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], Prompt | None], survived: Collection[int] = ()
+) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
     What the writer says in his own words above all prompts is of the machine that he then shows. `quiet`, `prompt`: of a line's number,
-    whether nobody asks on below it, and the prompt that it stands below. `survived`: lines below which their program went on computing.
+    whether nobody asks on below it, and the prompt that it stands below; another environment of Python matters to what is in one alone.
+    `survived`: lines below which their program went on computing.
     """
     layers = _OF_MACHINE if case.container else (*_OF_MACHINE, "container")
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
+
+    def place(line: int) -> str | None:
+        found = prompt(line)
+        return found.place if found is not None else None
 
     def stands(clue: Clue) -> bool:
         cause = case.knowledge.causes.get(clue.cause)
@@ -79,8 +88,9 @@ def unrefuted(case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], 
             return False
         if cause is None or cause.layer not in layers:
             return True
-        same = set(map(prompt, below)) if clue.words and prompt(shown) is None else {prompt(shown)}
-        return all(prompt(line) is None or prompt(line) not in same for line in below)
+        here = prompt if cause.layer in _OF_ENVIRONMENT else place
+        same = set(map(here, below)) if clue.words and here(shown) is None else {here(shown)}
+        return all(here(line) is None or here(line) not in same for line in below)
 
     return [clue for clue in case.said if stands(clue)]
 
