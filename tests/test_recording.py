@@ -47,6 +47,13 @@ def test_written_and_read_back(name: str, tmp_path: Path) -> None:
     assert {item.origin for item in back.items} == {"recording"}
 
 
+def test_a_strangers_name_for_his_tool_is_short(tmp_path: Path) -> None:
+    """Each report names it."""
+    recording.write(msgspec.structs.replace(evidence(), bundle="x" * 201), str(tmp_path / "rec"))
+    with pytest.raises(recording.RecordingError, match="names a tool in more than 200 characters"):
+        recording.read(str(tmp_path / "rec"))
+
+
 def test_redaction_takes_names_and_keeps_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudadoctor.sources.sensitive.secrets.token_bytes", bytes)  # drawn anew, one of fifty pseudonyms has "ada" in it
     redacted = redact(evidence())

@@ -16,7 +16,7 @@ import stat
 import tarfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
 MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
+MAX_NAME = 200  # characters of the tool whose bundle it was cut from
 MEMBER = "recording.json"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
@@ -62,7 +63,7 @@ class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True):
     python_why: str | None = None
     quick: bool = False
     distro: str | None = None
-    bundle: Annotated[str, msgspec.Meta(max_length=200)] | None = None  # what the evidence was cut from, where no host of ours collected it
+    bundle: str | None = None  # what the evidence was cut from, where no host of ours collected it
     host: str | None = None
     boot_id: str | None = None
     time: str | None = None
@@ -299,6 +300,8 @@ def _head(source: str, body: bytes) -> Recording:
         head = msgspec.json.decode(body, type=Recording)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
+    if len(head.origin.bundle or "") > MAX_NAME:
+        raise RecordingError(f"{source}: recording.json names a tool in more than {MAX_NAME} characters")
     names = [item.id for item in head.evidence]
     odd = next((item.id for item in head.evidence if not (_ID.fullmatch(item.id) and item.what and _in_range(item))), None)
     if odd is not None:
