@@ -8,6 +8,7 @@ import re
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cudadoctor.model.evidence import Evidence, Item
