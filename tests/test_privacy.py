@@ -510,7 +510,7 @@ def test_encoded_paths_are_read_together(monkeypatch: pytest.MonkeyPatch) -> Non
         "smbclient //crunchqz/x", "ray.exceptions.RayActorError: ip=10.1.1.9, node name: crunchqz", "setfacl -m u:bobqz:rw /dev/nvidia0",
         "Job 7741 submitted by user bobqz to queue long", "Namespace(api_key=['first-key-1', 'bobqz-key-2'], port=1)",
         "  hf_token ........ bobqzbattery", 'api_key: Some(\n    "bobqz-meadow",\n),', "{'hf_token':\n     'bobqz-meadow'}", '"passwords": [\n "bobqz-meadow"\n]',
-        "input password again: bobqzmeadow", "+secrets.hf=bobqzmeadow", "storage_options={'key': 'bobqzmeadow', 'anon': False}", "--admin-key=bobqzmeadow",
+        'password: bobqzmeadow\n"x"', 'export DB_PASSWORD=bobqzmeadow\n"python" train.py', "user_password: !!str bobqzmeadow", "input password again: bobqzmeadow", "+secrets.hf=bobqzmeadow", "storage_options={'key': 'bobqzmeadow', 'anon': False}", "--admin-key=bobqzmeadow",
         "file:///zfs/bobqz/x.ipynb", "vscode-remote://ssh-remote+crunchqz/zfs/bobqz/x", "Started on <4*crunchqz>, host(s) <8*crunchqz>, in cluster <acmeqz>;",
         "Job <9> was submitted from host <crunchqz> by user <bobqz>", "    exec_host = crunchqz/0*8", "addresses of (crunchqz, 29500)",
         "[crunchqz:4412 :0:4412] Caught signal 11", "[crunchqz:00012] mca_base", "distributed.scheduler - INFO -   dashboard at:  crunchqz:8787",

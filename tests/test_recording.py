@@ -11,9 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources import recording
+from cudadoctor.sources.bundles import unpacking
 from cudadoctor.sources.redact import redact
+from tests.command_line import HEALTHY, evidence_of
+from tests.judging import KNOWLEDGE
 
 UUID = "GPU-5b1e0c7a-90ab-4d12-8f3e-1c2d3e4f5a6b"
 
@@ -46,6 +50,44 @@ def test_written_and_read_back(name: str, tmp_path: Path) -> None:
         (item.id, item.status, item.why, item.exit, item.stdout, item.stderr) for item in evidence().items
     ]
     assert {item.origin for item in back.items} == {"recording"}
+
+
+@pytest.mark.parametrize("how", ["cut before a header", "a header of which a bit is wrong", "an end in the middle"])
+def test_an_archive_of_which_something_is_missing_is_not_whole(how: str, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in ("a.json", "b.json"):
+            member = tarfile.TarInfo(name)
+            member.size = 5
+            archive.addfile(member, io.BytesIO(b"hello"))
+    body = bytearray(packed.getvalue())
+    if how == "cut before a header":
+        del body[1024:]
+    elif how == "an end in the middle":
+        body[1024:1536] = bytes(512)
+    else:
+        body[1024 + 150] ^= 1
+    found = unpacking.unpacked(bytes(body), lambda name: True, unpacking.Allowance(len(body)))
+    assert list(found.members) == ["a.json"]
+    assert "cut off or damaged" in found.remarks[0]
+    whole = unpacking.unpacked(packed.getvalue(), lambda name: True, unpacking.Allowance(len(body)))
+    assert (list(whole.members), whole.remarks) == (["a.json", "b.json"], [])
+
+
+def test_of_what_is_longer_than_any_machine_says_no_health_follows(tmp_path: Path) -> None:
+    """Of the kernel's log what came last is read."""
+    found = evidence_of(HEALTHY)
+    for name, at_end in (("kernel-log", True), ("nvml", False)):
+        items = tuple(
+            msgspec.structs.replace(item, stdout="x" * (9 << 20) + "\n" + (item.stdout or "")) if item.id == name else item
+            for item in found.items
+        )
+        recording.write(msgspec.structs.replace(found, items=items), str(tmp_path / name))
+        back = recording.read(str(tmp_path / name))
+        kept = next(item.stdout or "" for item in back.items if item.id == name)
+        assert kept.endswith(next(item.stdout or "" for item in found.items if item.id == name)) is at_end
+        assert back.cut_short is not at_end
+        assert (judge(back, KNOWLEDGE).verdict == "healthy") is at_end
 
 
 def test_a_strangers_name_for_his_tool_is_short(tmp_path: Path) -> None:

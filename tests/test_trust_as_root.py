@@ -43,7 +43,7 @@ def test_what_is_refused_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert programs.refused("nvcc") is None
 
 
-@pytest.mark.parametrize("first", ["#!{0}", "#! {0} -x", "#!/usr/bin/env -S {0}", "#!{1}"])
+@pytest.mark.parametrize("first", ["#!{0}", "#! {0} -x", "#!/usr/bin/env -S {0}", "#!{1}", "#!/bin/sh -x{0}"])
 def test_root_runs_no_script_whose_interpreter_is_another_users(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As pip writes them into /usr/local/bin where root ran a user's."""
     strange, own, tool = tmp_path / "strange", tmp_path / "own", tmp_path / "nvcc"
@@ -55,6 +55,21 @@ def test_root_runs_no_script_whose_interpreter_is_another_users(first: str, tmp_
     os.chown(strange, 1000, 1000)
     assert programs.found("nvcc") is None
     assert f"{strange}, which may be written by another user; it was not run" in (programs.refused("nvcc") or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '-S"/x/perl"', "-vS/x/perl", "--split-string=/x/perl", r"-iS\_/x/perl", "-S '/x/zz'", "-S ${HOME}/x", "-S PATH=/x perl",
+        "-S --chdir=/x ./zz", "-S -C/x ./zz", "PYTHONPATH=/x python3", "-S LD_PRELOAD=/x/e.so sh", "-i sh",
+    ],
+)  # fmt: skip
+def test_what_env_is_told_besides_a_program_is_not_followed(line: str, tmp_path: Path) -> None:
+    tool = tmp_path / "nvcc"
+    for said, refused in ((line, True), ("sh", False), ("-S sh -e", False)):
+        tool.write_text(f"#!/usr/bin/env {said}\n")
+        tool.chmod(0o755)
+        assert (trust.refusal(str(tool)) == "begins with a line for env that names more than a program") is refused, said
 
 
 @pytest.mark.parametrize("first", ["#!{}/bin/python3 -E", "#!/usr/bin/env python3"])

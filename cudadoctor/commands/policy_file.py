@@ -21,9 +21,8 @@ from cudadoctor.sources.plain_files import beginning
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
-DEEPEST = 64  # parts of a dotted key
-_KEYS = re.compile(r"[\w \t.'\"-]+")  # also within texts: which is which, only a reader of TOML knows
-_PART = re.compile(r"[\w'\"][ \t]*\.")
+DEEPEST = 64  # parts of a dotted key, as below; also within texts: which is which, only a reader of TOML knows
+_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 
 class PolicyError(Exception):
@@ -130,7 +129,7 @@ def _text(path: str) -> str:
 
 def _table(path: str, text: str) -> dict[str, Any] | None:
     """The policy's table; None where a project's file has none."""
-    if any(len(_PART.findall(keys)) > DEEPEST for keys in _KEYS.findall(text)):
+    if _DEEP.search(text):
         raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:
         whole = msgspec.toml.decode(text)

@@ -13,6 +13,7 @@ from typing import IO, Any
 MAX_SECONDS = 5  # of CPU time for unpacking one
 MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
 MAX_HEADERS = 4 << 20  # and of all such headers of an archive
+_CHUNK = 1 << 16
 MAX_SIZE = 4 << 30  # bytes that a member may claim: tarfile passes over them block by block, also where the archive has long ended
 _LONG_NUMBER = re.compile(rb"\d{60}")
 # What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
@@ -31,10 +32,19 @@ class Member(tarfile.TarInfo):
     """
 
     left = 0
+    seen = False  # a header of this archive
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
-        member = super().frombuf(buf, encoding, errors)
+        try:
+            member = super().frombuf(buf, encoding, errors)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            if cls.seen:  # tarfile takes what is no header for the end
+                raise tarfile.ReadError(f"no header where one should be: {error}") from error
+            raise
+        cls.seen = True
         headers = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
         if member.size < 0 or (member.type in headers and member.size > MAX_HEADER):
             raise tarfile.ReadError(f"a header that claims {member.size} bytes")
@@ -98,6 +108,10 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if member.size > MAX_SIZE:
             raise tarfile.ReadError(f"a file that claims more than {MAX_SIZE >> 30} GiB")
         yield member
+    rest = archive.fileobj
+    for chunk in iter(lambda: rest.read(_CHUNK) if rest is not None else b"", b""):
+        if chunk.strip(b"\0"):
+            raise tarfile.ReadError("more behind the mark of its end")
 
 
 def kind_of_members() -> type[Member]:

@@ -32,6 +32,7 @@ MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_NAME = 200  # characters of the tool whose bundle it was cut from
 MEMBER = "recording.json"
+_LOG = "kernel-log"  # what happened last counts most
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
 
@@ -317,13 +318,13 @@ def _in_range(item: RecordedItem) -> bool:
 
 
 def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
-    """With its output. What somebody pasted is read as a whole; of a longer output of a probe the beginning, and it says so."""
-    pasted = recorded.kind == "text"
-    kept = [stream if stream is None or pasted else stream[:LONG] for stream in streams]
+    """With its output. What somebody pasted is read as a whole; of a longer output of a probe the beginning, of a log the end."""
+    part = slice(None) if recorded.kind == "text" else slice(-LONG, None) if recorded.id == _LOG else slice(LONG)
+    kept = [stream if stream is None else stream[part] for stream in streams]
     dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
     stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
     read = {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
-    return Item(**{**_fields(recorded, RecordedItem), **read, "origin": "text" if pasted else "recording"})
+    return Item(**{**_fields(recorded, RecordedItem), **read, "origin": "text" if recorded.kind == "text" else "recording"})
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
@@ -354,4 +355,9 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         return body
 
     items = tuple(_item(item, stream(item.stdout), stream(item.stderr)) for item in head.evidence)
-    return Evidence(items=items, origin="recording", **_fields(head.origin, RecordedOrigin))
+    origin = _fields(head.origin, RecordedOrigin)
+    for item, recorded in zip(items, head.evidence):
+        if item.dropped_bytes > recorded.dropped_bytes and item.id != _LOG:
+            said = f"of {item.id} only the first {LONG >> 20} MiB were read, which is more than any machine says"
+            origin.update(cut_short=True, remarks=(*origin["remarks"], said))
+    return Evidence(items=items, origin="recording", **origin)

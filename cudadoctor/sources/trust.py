@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import errno
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,8 @@ _asked = []  # type: list[str]  # interpreters that are being looked at
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
 _kept = []  # type: list[dict[str, _Listing]]  # those of questions that are being answered
 _PATIENCE = 15.0  # seconds to look through what one child lists
+# What follows `env` in a script's first line: a program, behind -S also words for it. Its other options and NAME=value lead elsewhere.
+_PLAIN_ENV = re.compile(r"(?:-S )?[\w./+][\w./+-]*(?: [\w./+-]+)*\Z")
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -42,8 +45,11 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
     """For root: whether a script's first line names an interpreter that somebody else may change, or of whose packages he may. The kernel
     takes one script to run another."""
     line = _first_line(path) if as_root() and depth else b""
-    for word in line[2:].split() if line.startswith(b"#!") else ():
-        place = _interpreter(os.fsdecode(word))
+    words = [os.fsdecode(word) for word in line[2:].split()] if line.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env" and not _PLAIN_ENV.match(" ".join(words[1:])):
+        return "begins with a line for env that names more than a program"
+    for word in (*words, *(word[word.index(os.sep) :] for word in words if os.sep in word[1:])):
+        place = _interpreter(word)
         if os.path.exists(place):
             why = changeable(place) or _run_by_others(place, depth - 1) or loads_of_others(place) or _reads_of_others(place)
             if why is not None:
