@@ -186,6 +186,7 @@ def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
         ("python", "/mnt/c/Users/Public/x/python3"),
         ("python", "C:\\Windows\\System32\\spool\\drivers\\color\\python.exe"),
         ("python", "/mnt/wsl/env/bin/python"),
+        ("python", "/afs/evil.com/python3"),
         ("python", "/sysroot/var/tmp/env/bin/python"),
         ("python", "/Tmp/env/bin/python"),
         ("python", "C:\\tmp\\e\\python.exe"),
