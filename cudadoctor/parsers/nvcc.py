@@ -50,7 +50,8 @@ _FOLDER = lazy(r"(?<![\w/.-])/usr/local/cuda-(?P<version>\d{1,2}\.\d)(?![\w.-])"
 
 
 def parse_folders(text: Text) -> Output:
-    """Each folder once: by its nvcc, which was started by its whole path, or by its name in a listing."""
+    """Each folder once: by its nvcc, which was started by its whole path, or by its name in a listing, as NVIDIA's packages make it. Seldom
+    such a folder holds libraries alone: the step that names it says how that is seen."""
     lines = text.plain_lines
     found: dict[str, tuple[Toolkit, int]] = {}
     for entry in typed(text):
