@@ -22,7 +22,7 @@ from cudadoctor.sources.plain_files import beginning
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
 DEEPEST = 64  # parts of a dotted key, as below; also within texts: which is which, only a reader of TOML knows
-_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
+_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')[ \t]*\.[ \t]*){64}""")
 
 
 class PolicyError(Exception):
