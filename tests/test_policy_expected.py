@@ -299,13 +299,26 @@ def test_the_same_policy_gives_the_same_report() -> None:
 
 
 # ---------------------------------------------------------------- a stranger's file
-@pytest.mark.parametrize(
-    ("part", "dot"), [("a", "."), ("a", "     .     "), ("a", "\t.\t\t\t\t\t"), ('"a"', "."), ("'.'", "."), ('","', " . "), ('"\\t"', ".")]
-)
-def test_a_key_with_many_parts_is_refused_before_it_is_read(part: str, dot: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dot", [".", "     .     ", "\t.\t\t\t\t\t", '"."."', "'.'.'"])
+def test_a_key_with_many_parts_is_refused_before_it_is_read(dot: str, tmp_path: Path) -> None:
+    (tmp_path / "cudadoctor.toml").write_text(
+        f"{dot.join('a' * 20_000)} = 1\n".replace('a"', '"a"') if '"' not in dot else f'"a{dot * 9000}" = 1\n'
+    )
+    with pytest.raises(PolicyError, match="more than 64 parts"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize(("part", "dot"), [('"a"', "."), ("'.'", "."), ('","', " . "), ('"\\t"', ".")])
+def test_so_is_one_whose_parts_are_quoted(part: str, dot: str, tmp_path: Path) -> None:
     (tmp_path / "cudadoctor.toml").write_text(f"{dot.join([part] * 9000)} = 1\n")
     with pytest.raises(PolicyError, match="more than 64 parts"):
         found(tmp_path)
+
+
+def test_a_long_list_is_no_key(tmp_path: Path) -> None:
+    entries = ", ".join('"driver>=535.54.3"' for _ in range(500))
+    (tmp_path / "cudadoctor.toml").write_text(f"require = [{entries}]\n")
+    assert len(found(tmp_path).policy.requirements) == 500
 
 
 def test_quotes_hide_no_key(tmp_path: Path) -> None:

@@ -296,3 +296,21 @@ def test_a_message_counts_where_it_is_about_the_gpu(text: str, cause: str | None
 )
 def test_what_a_slot_or_another_module_explains_raises_no_suspicion(text: str, cause: str) -> None:
     assert cause not in suspects(text)
+
+
+FOR_GUESTS = "41:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236] (rev a1)\n\tKernel driver in use: vfio-pci\n"
+
+
+@pytest.mark.parametrize(("slot", "cause"), [("0000:41:00", None), ("41:00.0", None), ("0000:42:00", "vfio-bound")])
+def test_a_guest_that_has_this_gpu_says_that_it_is_meant_so(slot: str, cause: str | None) -> None:
+    assert root(f"# lspci -nnk\n{FOR_GUESTS}# cat /etc/pve/qemu-server/110.conf\nhostpci0: {slot},pcie=1\n") == cause
+
+
+BRIDGE = "n1:57:57 [0] NCCL INFO Bootstrap: Using docker0:172.17.0.1<0>\n"
+REFUSED_BY_IT = "{}:61:68 [0] misc/socket.cc:492 NCCL WARN socketStartConnect: Connect to 172.17.0.1<52317> failed : Connection refused\n"
+
+
+@pytest.mark.parametrize(("node", "cause"), [("n2", "nccl-interface-missing"), ("n1", None)])
+def test_a_bridge_is_in_the_way_between_nodes_alone(node: str, cause: str | None) -> None:
+    """On the node itself its address is reached: there the process behind it has ended."""
+    assert root(BRIDGE + BRIDGE.replace("n1", node) + REFUSED_BY_IT.format(node)) == cause

@@ -41,15 +41,22 @@ NO_CONTACT = "communicate with the NVIDIA driver"
 
 # ---------------------------------------------------------------- another driver holds the GPU
 def _held_by(cause: str, drivers: tuple[str, ...], meant: str, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """`meant`: the kind of words (tables/lexicon.toml) by which a text says that its writer wants the GPU to be held so: what it asks may
-    then be quite another thing."""
+    """`meant`: the kind of words (tables/lexicon.toml), or of lines that name the GPU (circumstances.toml), by which a text says that it is
+    to be held so: what its writer asks may then be quite another thing."""
     for gpu in gpus(facts):
         name = gpu.driver or ""
         if name.lower().replace("-", "").replace("_", "") in drivers:
-            setting = facts.value(SETTING)
-            wanted = setting is not None and meant in setting.words and facts[PCI].origin == "text"
+            wanted = facts[PCI].origin == "text" and _is_meant(facts, gpu, meant)
             naming, others = ([quote for quote in gpu.quotes if (name in quote.text) is names_it] for names_it in (True, False))
             yield Clue(cause=cause, quotes=(*naming, *others), subject=gpu.subject, basis="suspected" if wanted else "derived")
+
+
+def _is_meant(facts: Facts, gpu: Gpu, kind: str) -> bool:
+    found = facts.there(SETTING)
+    if found is None or kind not in found.need().words:
+        return False
+    shown = next((quote.text for quote in found.quotes if quote.first == found.need().words[kind]), "")
+    return kind in found.need().prose or gpu.address.partition(":")[2].partition(".")[0] in shown
 
 
 def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -21,7 +21,10 @@ from cudadoctor.sources.plain_files import beginning
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
-DEEPEST = 64  # parts of a dotted key, as below; also within texts: which is which, only a reader of TOML knows
+DEEPEST = 64  # parts of a dotted key
+# Also within texts: which is which, only a reader of TOML knows. The first finds what looks like a key, the last one with any quoted part.
+_KEYS = re.compile(r"[\w \t.'\"-]+")
+_PART = re.compile(r"[\w'\"][ \t]*\.")
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')[ \t]*\.[ \t]*){64}""")
 
 
@@ -129,7 +132,7 @@ def _text(path: str) -> str:
 
 def _table(path: str, text: str) -> dict[str, Any] | None:
     """The policy's table; None where a project's file has none."""
-    if _DEEP.search(text):
+    if any(len(_PART.findall(keys)) > DEEPEST for keys in _KEYS.findall(text)) or _DEEP.search(text):
         raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:
         whole = msgspec.toml.decode(text)

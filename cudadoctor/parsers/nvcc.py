@@ -46,12 +46,11 @@ def parse(text: Text) -> Output:
 
 _ASKED_BY_PATH = lazy(r"^(?P<path>/(?!usr/bin/)(?:[\w.+-]{1,60}/){1,8})bin/nvcc (?:--version|-V)\b")
 _LISTS = lazy(r"^(?:ls|which|type|whereis|find|readlink|realpath)\b")
-_FOLDER = lazy(r"(?<![\w/.-])/usr/local/cuda-(?P<version>\d{1,2}\.\d)(?![\w.-])")
+_SHOWN = lazy(r"(?<![\w/.-])(?P<path>/(?:[\w.+-]{1,60}/){0,6}cuda-(?P<version>\d{1,2}\.\d))/bin/nvcc(?![\w.-])")
 
 
 def parse_folders(text: Text) -> Output:
-    """Each folder once: by its nvcc, which was started by its whole path, or by its name in a listing, as NVIDIA's packages make it. Seldom
-    such a folder holds libraries alone: the step that names it says how that is seen."""
+    """Each folder once, by its nvcc: it was started by its whole path, or a listing shows it. A folder's name alone may hold libraries."""
     lines = text.plain_lines
     found: dict[str, tuple[Toolkit, int]] = {}
     for entry in typed(text):
@@ -61,8 +60,8 @@ def parse_folders(text: Text) -> Output:
             if asked is not None and release is not None:
                 shown = [(asked["path"].rstrip("/"), release["release"])]
             else:
-                named = _FOLDER.finditer(line[:_LONGEST]) if lists is not None and not _MISSING.search(line) else ()
-                shown = [(one.group(), one["version"]) for one in named]
+                named = _SHOWN.finditer(line[:_LONGEST]) if lists is not None and not _MISSING.search(line) else ()
+                shown = [(one["path"], one["version"]) for one in named]
             for path, version in shown:
                 found.setdefault(path, (Toolkit(path=path, version=ToolkitVersion(version), has_nvcc=True), number))
     if found:
@@ -76,5 +75,5 @@ _WAKES = (
 )  # fmt: skip
 PARSERS = (
     parser("nvcc", parse, NVCC, reads=("nvcc",), absent=True, wakes=_WAKES),
-    parser("toolkit_folders", parse_folders, LISTED_TOOLKITS, wakes=("/bin/nvcc", "/usr/local/cuda-")),
+    parser("toolkit_folders", parse_folders, LISTED_TOOLKITS, wakes=("/bin/nvcc",)),
 )
