@@ -71,6 +71,7 @@ class Conditions(Table, frozen=True, kw_only=True):
     """Patterns by what they say of a finding's place."""
 
     says: dict[str, str]
+    outcomes: dict[str, str]
     engines: dict[str, str]
     capabilities: dict[str, str]
     frameworks: dict[str, str]
@@ -78,7 +79,7 @@ class Conditions(Table, frozen=True, kw_only=True):
     words: dict[str, str]
 
     def compiled(self) -> dict[str, dict[str, re.Pattern[str]]]:
-        kinds = ("says", "engines", "capabilities", "frameworks", "packages", "words")
+        kinds = [name for name in self.__struct_fields__ if name not in Table.__struct_fields__]
         return {kind: {name: lazy(pattern) for name, pattern in getattr(self, kind).items()} for kind in kinds}
 
 

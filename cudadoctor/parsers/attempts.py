@@ -6,8 +6,9 @@ machine; a container's prompt (a host name of twelve hexadecimal digits) belongs
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -107,20 +108,17 @@ def _prompt(before: str, command: str) -> Prompt:
     return Prompt(place + _user_of(command), environment[0].strip())
 
 
-# What a program prints while it computes, and what it prints when it ends badly.
-_GOES_ON = lazy(
-    r"(?i)\b(?:epoch|step|iter(?:ation)?)\b[^\n]{0,120}(?:\bloss\b|it/s\b|tok(?:ens)?/s\b|img/s\b)|`Trainer\.fit` stopped: `max_\w{4,6}="
-)
-_ENDS_BADLY = lazy(r"(?i)^\s{0,8}(?:traceback|killed|aborted|segmentation fault)|\berror\b|\bexit(?:ed)? (?:code|status|with)\b")
+def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:
+    """Numbers (from 1) of the lines below which the same program went on computing, and did not end badly.
 
-
-def survived(text: Text) -> frozenset[int]:
-    """Numbers (from 1) of the lines below which the same program went on computing, and did not end badly."""
+    `outcomes`: what programs print then ([outcomes] of tables/conditions.toml).
+    """
+    goes_on, ends_badly = outcomes["goes-on"], outcomes["ends-badly"]
     out: set[int] = set()
     for entry in typed(text):
         shown = range(entry.index + 1, entry.end)
-        last = next((index for index in reversed(shown) if _GOES_ON.search(text.lines[index][:_LONGEST])), None)
-        if last is not None and not any(_ENDS_BADLY.search(text.lines[index][:_LONGEST]) for index in range(last + 1, entry.end)):
+        last = next((index for index in reversed(shown) if goes_on.search(text.lines[index][:_LONGEST])), None)
+        if last is not None and not any(ends_badly.search(text.lines[index][:_LONGEST]) for index in range(last + 1, entry.end)):
             out.update(range(entry.index + 1, last + 1))
     return frozenset(out)
 

@@ -126,7 +126,7 @@ def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
 
 def _unrefuted(case: Case, text: Text) -> list[Clue]:
     quiet = functools.partial(speech_of(case.knowledge).quiet, text.lines)
-    return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text))
+    return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text, case.knowledge.conditions["outcomes"]))
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
