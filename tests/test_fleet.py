@@ -6,10 +6,13 @@ import io
 import json
 import os
 import random
+import shutil
 import subprocess
 import tarfile
 import time
 import tracemalloc
+import warnings
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +97,48 @@ def test_what_is_named_like_a_report_and_is_no_file_is_told(tmp_path: Path) -> N
         found = json.loads(ended.out)
         assert (ended.code, found["nodes"]) == (3, 1)
         assert {Path(one["source"]).name for one in found["missing"]} == {"b.json", "c.json", "d.json.gz"}
+
+
+def _archive(path: Path, *members: tuple[str, bytes]) -> None:
+    """With members of one name as often as they are given, as `tar rf` and `zip` by a script leave them."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as packed, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, body in members:
+                packed.writestr(name, body)
+        return
+    with tarfile.open(path, "w:xz" if path.suffix == ".txz" else "w") as archive:
+        for name, body in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+
+
+@pytest.mark.parametrize("name", ["all.tar", "all.zip", "all.txz", "ALL.TAR"])
+def test_members_of_one_name_are_reports_each(name: str, tmp_path: Path) -> None:
+    """As when each node appends its own report.json."""
+    _archive(tmp_path / name, ("report.json", report(BROKEN, "n1")), ("report.json", report(HEALTHY, "n2")))
+    found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
+    assert (found["nodes"], found["verdicts"]) == (2, {"broken": 1, "healthy": 1})
+
+
+def test_a_report_beside_a_recording_is_read_too(tmp_path: Path) -> None:
+    folder, archive = tmp_path / "d", tmp_path / "t.tar"
+    shutil.copytree(host(HEALTHY), folder)
+    (folder / "other.JSON").write_bytes(report(BROKEN, "n2"))
+    with tarfile.open(archive, "w") as packed:
+        packed.add(folder, "d")
+    for place in (folder, archive):
+        found = json.loads(run("fleet", str(place), "--format", "json").out)
+        assert (found["nodes"], found["verdicts"], found["missing"]) == (2, {"broken": 1, "healthy": 1}, [])
+
+
+def test_an_archive_within_one_is_told(tmp_path: Path) -> None:
+    _archive(tmp_path / "inner.tgz", ("b.json", report(BROKEN, "n2")))
+    _archive(tmp_path / "outer.zip", ("a.json", report(HEALTHY, "n1")), ("inner.tgz", (tmp_path / "inner.tgz").read_bytes()))
+    ended = run("fleet", str(tmp_path / "outer.zip"), "--format", "json")
+    assert ended.code == 3
+    assert [one["source"].rpartition(":")[2] for one in json.loads(ended.out)["missing"]] == ["inner.tgz"]
 
 
 def test_recordings_are_judged_and_what_is_not_there_is_named() -> None:

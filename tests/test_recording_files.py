@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import stat
 import sys
@@ -140,3 +141,23 @@ def test_what_no_probe_says_is_not_read(tmp_path: Path) -> None:
     assert len((read.stdout or "").encode()) == 8 << 20
     assert read.dropped_bytes == len((longer.stdout or "").encode()) - (8 << 20)
     assert not read.whole
+
+
+@pytest.mark.parametrize(("lost", "sized"), [(600, True), (1, True), (600, False)])
+def test_evidence_that_was_cut_since_proves_no_health(lost: int, sized: bool, tmp_path: Path) -> None:
+    """Older recordings do not say how long their files were; there half a line of a worker shows it."""
+    target = tmp_path / "r"
+    recording.write(EVIDENCE, str(target))
+    head = json.loads((target / recording.MEMBER).read_bytes())
+    assert run("check", "--replay", str(target)).code == 0
+    for item in [] if sized else head["evidence"]:
+        del item["size"]
+    (target / recording.MEMBER).write_text(json.dumps(head))
+    nvml = target / "evidence" / "nvml.out.txt"
+    nvml.write_bytes(nvml.read_bytes()[:-lost])
+    read = recording.read(str(target))
+    item = read.get("nvml")
+    assert item is not None
+    assert not item.whole
+    assert read.remarks == ("nvml is not whole: the recording lost a part of it",)
+    assert run("check", "--replay", str(target)).code == 3

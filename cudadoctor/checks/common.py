@@ -148,6 +148,8 @@ def answering_gpus(facts: Facts, otherwise: str = "NVML does not start") -> tupl
     nvml = facts[NVML]
     if nvml.value is None or nvml.value.code != 0:
         raise NVML.unknown(otherwise)
+    if not nvml.value.gpus and not nvml.whole:
+        raise NVML.unknown("NVML answers, and its list of GPUs could not be read")
     return nvml, tuple(gpu for gpu in nvml.value.gpus if gpu.handle_error is None)
 
 

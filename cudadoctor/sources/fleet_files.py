@@ -16,7 +16,12 @@ LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any n
 _REPORTS = (".json", ".jsonl", ".ndjson")
 _PACKED = tuple(f"{report}.{packer}" for report in _REPORTS for packer in ("gz", "xz", "bz2", "zst"))  # not read, which is said
 _NO_FILE = "a link, a pipe or a device, which is not followed: name it itself"
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst", ".zip")
+_ARCHIVES = (
+    ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.zst", ".tzst", ".zip",
+)  # fmt: skip
+
+
+SCHEMA = b"cudadoctor.report/"  # in the first lines of each report
 
 
 class Piece(NamedTuple):
@@ -51,19 +56,20 @@ def _of_folder(path: str) -> Iterator[Piece]:
     waiting, within = [path], os.path.join(os.path.realpath(path), "")
     while waiting:
         folder = waiting.pop()
-        if os.path.isfile(os.path.join(folder, recording.MEMBER)):
+        of_recording = os.path.isfile(os.path.join(folder, recording.MEMBER))
+        if of_recording:
             yield Piece(folder, recording=folder)
-            continue
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             yield Piece(folder, why=f"{error.strerror}")
             continue
         for entry in entries:
-            if not entry.name.endswith(_REPORTS + _ARCHIVES + _PACKED) or entry.is_dir(follow_symlinks=False):
+            looks_like_one = _ends(entry.name, *_REPORTS, *_ARCHIVES, *_PACKED) and entry.name != recording.MEMBER
+            if not looks_like_one or entry.is_dir(follow_symlinks=False):
                 continue
             if entry.is_file(follow_symlinks=False):
-                yield from _of_file(entry.path)
+                yield from (piece for piece in _of_file(entry.path) if not of_recording or _is_no_note(piece))
             elif not os.path.realpath(entry.path).startswith(within) or not os.path.isfile(entry.path):  # `latest` is read by its own name
                 yield Piece(entry.path, why=_NO_FILE)
         waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
@@ -78,22 +84,39 @@ def _of_file(path: str) -> Iterator[Piece]:
             yield Piece(path, body=body)
             yield from _left_out(path, content)
             return
-        held = unpacking.unpacked(body, lambda name: name.endswith(_REPORTS), allowance)
+        held = unpacking.unpacked(body, _is_report, allowance)
     except (inputs.InputError, unpacking.BundleError) as error:
         yield Piece(path, why=str(error).removeprefix(f"{path}: "))
         return
-    if any(name.rpartition("/")[2] == recording.MEMBER for name in held.names):
+    recordings = [name for name in held.names if name.rpartition("/")[2] == recording.MEMBER]
+    if recordings:
         yield Piece(path, recording=path)
-        return
-    for name, member in held.members.items():
-        yield Piece(f"{path}:{name}", body=member)
+    for name, member in (*held.earlier, *held.members.items()):
+        piece = Piece(f"{path}:{name}", body=member)
+        yield from [piece] if not recordings or _is_no_note(piece) else []
     for name, target in held.links.items():
-        if name.endswith(_REPORTS) and target not in held.names:
+        if _is_report(name) and target not in held.names:
             yield Piece(f"{path}:{name}", why=_NO_FILE)
     for name in held.names:
-        if name.endswith(_PACKED):
+        if _ends(name, *_PACKED, *_ARCHIVES):
             yield Piece(f"{path}:{name}", why="packed once more: unpack it")
     for remark in held.remarks:
         yield Piece(path, why=remark)
-    if not any(name.endswith(_REPORTS + _PACKED) for name in (*held.names, *held.links)) and not held.remarks:
+    if (
+        not any(_is_report(name) or _ends(name, *_PACKED, *_ARCHIVES) for name in (*held.names, *held.links))
+        and not held.remarks + recordings
+    ):
         yield Piece(path, why="an archive without reports")
+
+
+def _is_no_note(piece: Piece) -> bool:
+    """Whether what lies beside a recording is more than its owner's notes on it."""
+    return piece.body is None or SCHEMA in piece.body
+
+
+def _ends(name: str, *endings: str) -> bool:
+    return name.lower().endswith(endings)
+
+
+def _is_report(name: str) -> bool:
+    return _ends(name, *_REPORTS) and name.rpartition("/")[2] != recording.MEMBER

@@ -23,7 +23,7 @@ import msgspec
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import archives, trust, writing
-from cudadoctor.sources.decoding import LONG, narrow
+from cudadoctor.sources.decoding import LONG, json_object, narrow
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
@@ -52,6 +52,7 @@ class RecordedItem(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     stdout: str | None = None  # path inside the recording
     stderr: str | None = None
+    size: int | None = None  # bytes of both files: what is shorter now was cut. None in older recordings
     dropped_bytes: int = 0
     seconds: float = 0.0
     excerpt: bool = False
@@ -91,17 +92,25 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
         files[path] = text.encode("utf-8", "replace")
         return path
 
-    items = tuple(
-        RecordedItem(
-            **{
-                **_fields(item, RecordedItem),
-                "stdout": keep(item, "out", item.stdout),
-                "stderr": keep(item, "err", item.stderr or None),
-                "seconds": round(item.seconds, 4),
-            }
+    def recorded(item: Item) -> RecordedItem:
+        paths = {"stdout": keep(item, "out", item.stdout), "stderr": keep(item, "err", item.stderr or None)}
+        size = sum(len(files[path]) for path in paths.values() if path is not None)
+        return RecordedItem(
+            id=item.id,
+            kind=item.kind,
+            what=item.what,
+            status=item.status,
+            why=item.why,
+            exit=item.exit,
+            signal=item.signal,
+            **paths,
+            size=size,
+            dropped_bytes=item.dropped_bytes,
+            seconds=round(item.seconds, 4),
+            excerpt=item.excerpt,
         )
-        for item in evidence.items
-    )
+
+    items = tuple(map(recorded, evidence.items))
     origin = RecordedOrigin(**_fields(evidence, RecordedOrigin))
     head = Recording(format=FORMAT, tool=f"cudadoctor {__version__}", origin=origin, evidence=items)
     files[MEMBER] = msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n"
@@ -323,8 +332,17 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
     kept = [stream if stream is None else stream[part] for stream in streams]
     dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
     stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
-    read = {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
-    return Item(**{**_fields(recorded, RecordedItem), **read, "origin": "text" if recorded.kind == "text" else "recording"})
+    given = {**_fields(recorded, RecordedItem), "stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
+    del given["size"]
+    return Item(**given, origin="text" if recorded.kind == "text" else "recording")
+
+
+def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
+    """Bytes that are gone since it was recorded: at least one where a worker's last line is half a line, or zeros, for older ones
+    have no size."""
+    last = (streams[0] or b"").rstrip(b"\n").rpartition(b"\n")[2] if recorded.kind == "worker" else b""
+    is_torn = b"\0" in last or (last.startswith(b"{") and json_object(last.decode("utf-8", "replace")) is None)
+    return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
@@ -354,10 +372,15 @@ def read(source: str, body: bytes | None = None) -> Evidence:
             raise RecordingError(f"{source}: its texts have more than {MAX_BYTES >> 20} MiB; not read")
         return body
 
-    items = tuple(_item(item, stream(item.stdout), stream(item.stderr)) for item in head.evidence)
-    origin = _fields(head.origin, RecordedOrigin)
-    for item, recorded in zip(items, head.evidence):
+    items, origin = [], _fields(head.origin, RecordedOrigin)
+    for recorded in head.evidence:
+        streams = stream(recorded.stdout), stream(recorded.stderr)
+        item, lost = _item(recorded, *streams), _lost(recorded, *streams)
         if item.dropped_bytes > recorded.dropped_bytes and item.id != _LOG:
             said = f"of {item.id} only the first {LONG >> 20} MiB were read, which is more than any machine says"
             origin.update(cut_short=True, remarks=(*origin["remarks"], said))
-    return Evidence(items=items, origin="recording", **origin)
+        if lost:
+            item = msgspec.structs.replace(item, dropped_bytes=item.dropped_bytes + lost)
+            origin.update(cut_short=True, remarks=(*origin["remarks"], f"{item.id} is not whole: the recording lost a part of it"))
+        items.append(item)
+    return Evidence(items=tuple(items), origin="recording", **origin)

@@ -101,6 +101,7 @@ def _of_content(whole: inputs.Content, name: str) -> Opened:
     try:
         if unpacking.is_archive(content, allowance):
             found = unpacking.unpacked(content, _wanted, allowance, _of_recording)
+            found.remarks += [f"{name} is in it more than once; the last was read." for name in dict(found.earlier)]
             found.remarks += [whole.left_out] if whole.left_out is not None else []
             return _of_members(found, name, allowance)
         plain, remarks = unpacking.expanded(content, allowance)

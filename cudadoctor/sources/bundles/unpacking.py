@@ -56,6 +56,7 @@ class Unpacked(msgspec.Struct):
     members: dict[str, bytes]
     remarks: list[str]
     names: list[str] = []  # of every plain file, wanted or not
+    earlier: list[tuple[str, bytes]] = []  # members that later ones of the same name would replace on a disk
     links: dict[str, str] = {}  # of every link and device, which are passed over, and the member that it leads to
     kept: int = 0  # bytes of all members
 
@@ -322,6 +323,8 @@ def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
     left = MAX_KEPT - found.kept
     content, remarks = _read(stream, min(MAX_MEMBER, left) if left >= _CHUNK else 0)
     found.kept += len(content)
+    if name in found.members:
+        found.earlier.append((name, found.members[name]))
     found.members[name] = content
     found.remarks += [f"{name}: {remark}" for remark in remarks]
 
