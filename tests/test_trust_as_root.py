@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -158,7 +159,7 @@ def test_a_library_of_roots_that_loads_another_users_is_not_handed_on(tmp_path: 
         others.mkdir()
         (tmp_path / "x.c").write_text("int x;\n")
         (own / "sub").mkdir()
-        for name, folder in (("libcuda.so.1", others), ("sub/libown.so", own)):
+        for name, folder in (("libcuda.so.1", others), ("sub/libown.so", own / "sub")):
             argv = ["cc", "-shared", "-o", str(own / name), str(tmp_path / "x.c"), f"-Wl,-rpath,{folder}"]
             subprocess.run(argv, check=True)
         os.chown(others, 1000, 1000)
@@ -167,6 +168,100 @@ def test_a_library_of_roots_that_loads_another_users_is_not_handed_on(tmp_path: 
             assert ("LD_LIBRARY_PATH" in inherited.environment()) is handed_on
     finally:
         shutil.rmtree(own)
+
+
+def _library(file: Path, *linked: str) -> None:
+    """A shared library with these options of the linker's."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    source = file.with_suffix(".c")
+    source.write_text("int x;\n")
+    subprocess.run(["cc", "-shared", "-o", str(file), str(source), *linked], check=True)
+
+
+@pytest.fixture
+def roots_folder() -> Iterator[Path]:
+    """Outside of /tmp, where everybody may make files."""
+    folder = Path(tempfile.mkdtemp(dir="/root"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+@pytest.mark.parametrize("place", ["lib/python3.11/site-packages/torch/_C.so", "lib/libpython3.11.so.1.0", "lib64/deep/er/libx.so.2"])
+def test_what_extension_modules_load_is_looked_at(place: str, roots_folder: Path, tmp_path: Path) -> None:
+    """As a framework's that was built from source leads into its builder's home."""
+    python = interpreter(roots_folder)
+    assert interpreters.refusal(str(python)) is None
+    _library(roots_folder / "base" / place, f"-Wl,-rpath,{tmp_path}")
+    assert interpreters.refusal(str(python)) is None
+    os.chown(tmp_path, 1000, 1000)
+    try:
+        assert f"{place}, which loads {tmp_path}, which may be written by another user" in (interpreters.refusal(str(python)) or "")
+    finally:
+        os.chown(tmp_path, 0, 0)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "NUMBA_CUDA_DRIVER", "CUDA_INJECTION64_PATH", "CUDA_HOME", "TRITON_LIBCUDA_PATH"])
+@pytest.mark.parametrize("how", ["link", "needed", "below"])
+def test_what_a_library_loads_counts_for_every_variable(name: str, how: str, roots_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By $ORIGIN of the link by which it is found, by a library in a folder that it names, or in one of the loader's own subfolders."""
+    plugins, lib = roots_folder / "lib" / "plugins", roots_folder / "lib" / "nvvm"
+    plugins.mkdir(parents=True)
+    file = lib / "libcuda.so.1"
+    if how == "link":
+        _library(roots_folder / "store" / "a" / "libcuda.so.1", "-Wl,-rpath,$ORIGIN/../plugins")
+        lib.mkdir()
+        file.symlink_to(roots_folder / "store" / "a" / "libcuda.so.1")
+    elif how == "needed":
+        _library(file, f"-Wl,-rpath,{roots_folder / 'more'}")
+        _library(roots_folder / "more" / "libneeded.so", f"-Wl,-rpath,{plugins}")
+    else:
+        _library(lib / "glibc-hwcaps" / "x86-64-v2" / "libcuda.so.1", f"-Wl,-rpath,{plugins}")
+        _library(file)
+    value = roots_folder / "lib" if name == "CUDA_HOME" else lib if name == "LD_LIBRARY_PATH" or how == "below" else file
+    monkeypatch.setenv(name, str(value))
+    forget()
+    assert inherited.environment().get(name) == str(value)
+    os.chown(plugins, 1000, 1000)
+    forget()
+    assert name not in inherited.environment()
+
+
+@pytest.mark.parametrize("line", ["tools:$6$salt$hash:4242:", "tools:x:4242:", "tools:!:4242:"])
+def test_a_password_in_the_list_of_groups_lets_anybody_join(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """newgrp goes by it where gshadow has no line of that group."""
+    import grp
+
+    monkeypatch.setattr(grp, "getgrall", lambda: [grp.struct_group((*line.split(":")[:2], 4242, []))])
+    owners._is_nobodys.cache_clear()
+    try:
+        assert owners._is_nobodys(4242) is ("$" not in line)
+    finally:
+        owners._is_nobodys.cache_clear()
+
+
+def test_root_runs_no_script_of_python_beside_a_module_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks there first."""
+    tool, module = tmp_path / "bin" / "nvcc", tmp_path / "bin" / "json.py"
+    tool.parent.mkdir()
+    tool.write_text(f"#!{sys.base_prefix}/bin/python3\n")
+    tool.chmod(0o755)
+    module.write_text("")
+    assert trust.refusal(str(tool)) is None
+    os.chown(module, 1000, 1000)
+    assert "is a script of Python, which looks for modules beside it" in (trust.refusal(str(tool)) or "")
+
+
+@pytest.mark.parametrize("place", ["local/lib64/python3.11/site-packages", "elsewhere"])
+def test_every_place_in_which_an_interpreter_looks_is_looked_at(place: str, tmp_path: Path) -> None:
+    """Fedora's below /usr/local, and what a file beside the interpreter says."""
+    python, folder = interpreter(tmp_path), tmp_path / "base" / place
+    folder.mkdir(parents=True)
+    (tmp_path / "base" / "bin" / "python3._pth").write_text("../elsewhere\n")
+    assert interpreters.refusal(str(python)) is None
+    os.chown(folder, 1000, 1000)
+    assert place in (interpreters.refusal(str(python)) or "")
 
 
 def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
         return False
     if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
         return all(trust.changeable(os.sep + name) is None for name in _bare(entry))  # USER=root, where /root happens to be a folder
-    if name.startswith("LD_") and trust.loads_of_others(place) is not None:
+    if trust.loads_of_others(place) is not None:
         return False
     return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *_within(entry)))
 

@@ -153,7 +153,7 @@ def _written(path: str, word: str) -> str:
     return next((words[1] for words in lines if len(words) > 1 and words[0] == word), "")
 
 
-_LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks below /usr/local as well
+_LIBRARIES = ("lib", "lib64", "local/lib", "local/lib64")  # of a prefix; Debian's and Fedora's Python look below /usr/local as well
 _TOOLKIT = "/usr/local/cuda"  # where Numba looks for its compiler though nobody names it
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
 _WORD = re.compile(r"[A-Za-z_]\w{0,100}")
@@ -228,6 +228,14 @@ def _set_to(settings: str, *names: str) -> list[str]:
     return [os.path.join(os.sep, value) for value in values if value]
 
 
+def _set_beside(path: str) -> Iterator[str]:
+    """The file beside an interpreter that says where its modules are, and the places in it (CPython 3.11: Modules/getpath.py)."""
+    for one in dict.fromkeys((path, os.path.realpath(path))):
+        file = f"{one}._pth"
+        yield file
+        yield from (os.path.join(os.path.dirname(one), line.strip()) for line in _text(file, _ENOUGH).splitlines() if line.strip())
+
+
 def _settings(path: str) -> tuple[str, ...]:
     """Where an interpreter looks for the pyvenv.cfg of its virtual environment: beside it, and one folder above."""
     folder = os.path.dirname(path)
@@ -264,7 +272,7 @@ def reads_of_others(path: str) -> str | None:
     packages, however deep; and the toolkit that Numba finds unasked."""
     prefixes, bases = _prefixes(path)
     settings = [os.path.join(prefix, *below, "pyvenv.cfg") for prefix in sorted(prefixes) for below in ((), ("bin",))]
-    places = [*_settings(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
+    places = [*_settings(path), *_set_beside(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])
     looked = (

@@ -42,8 +42,10 @@ def places(path: str) -> Places:
             named = list(_named(stream))
     except (OSError, OverflowError, ValueError, struct.error):
         return Places()
-    own = os.path.dirname(os.path.realpath(path))
-    each = [(is_folder, name.replace("${ORIGIN}", own).replace("$ORIGIN", own)) for is_folder, name in named]
+    beside = any("$" in name for _, name in named)
+    # Of a program what its links lead to, of a library where it was found.
+    owns = dict.fromkeys(os.path.dirname(one) for one in ((os.path.realpath(path), path) if beside else (path,)))
+    each = [(is_folder, name.replace("${ORIGIN}", own).replace("$ORIGIN", own)) for is_folder, name in named for own in owns]
     folders = [os.path.join(os.sep, name) for is_folder, name in each if is_folder]
     files = [name for is_folder, name in each if not is_folder and name]
     bare = (os.path.join(folder, name) for name in files if os.sep not in name for folder in folders)

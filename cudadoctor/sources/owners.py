@@ -79,7 +79,7 @@ def _is_nobodys(group: int) -> bool:
     names = {entry.gr_name for entry in grp.getgrall() if entry.gr_gid == group}  # several may have one number
     members = {name for entry in grp.getgrall() if entry.gr_gid == group for name in entry.gr_mem} - {"root"}
     others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
-    if members or _joined_by_shadow(names):
+    if members or _joined_by_shadow(names) or any(_is_password(entry.gr_passwd) for entry in grp.getgrall() if entry.gr_gid == group):
         return False
     return not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others)
 
@@ -97,10 +97,15 @@ def _joined_by_shadow(groups: Collection[str], path: str = "/etc/gshadow") -> bo
     except OSError:
         return True
     return any(
-        row[0] in groups and (any(set(word.split(",")) - {"", "root"} for word in row[2:4]) or row[1][:1] not in ("", "!", "*", "x"))
+        row[0] in groups and (any(set(word.split(",")) - {"", "root"} for word in row[2:4]) or _is_password(row[1]))
         for row in rows
         if len(row) > 3
     )
+
+
+def _is_password(written: str | None) -> bool:
+    """Whether anybody who knows it joins the group. Without a line in gshadow newgrp goes by /etc/group."""
+    return (written or "")[:1] not in ("", "!", "*", "x")
 
 
 def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:

@@ -26,10 +26,12 @@ _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before,
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
-_OF_ALL_LIBRARIES = (*PREFIXES, "/lib", "/lib64", "/usr/lib", "/usr/lib64")  # much else is in these, and every program looks there
-_asked = []  # type: list[str]  # interpreters that are being looked at
+# The loader's own folders, which every program looks through.
+_SYSTEMS_OWN = re.compile(r"(?:/usr)?/lib(?:32|64|x32)?(?:/[a-z0-9_]{1,20}-linux-gnu[a-z0-9_]{0,20})?\Z")
+_asked = []  # type: list[str]  # interpreters, and trees, that are being looked at
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
-_kept = []  # type: list[dict[str, _Listing]]  # those of questions that are being answered
+_kept = []  # type: list[_Question]  # those that are being answered
+_PYTHONS = ("python", "pypy")  # how the names of interpreters begin
 _PATIENCE = 15.0  # seconds to look through what one child lists
 # What follows `env` in a script's first line: a program, behind -S also words for it. Its other options and NAME=value lead elsewhere.
 _PLAIN_ENV = re.compile(r"(?:-S )?[\w./+][\w./+-]*(?: [\w./+-]+)*\Z")
@@ -54,6 +56,9 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
             why = changeable(place) or _run_by_others(place, depth - 1) or loads_of_others(place) or _reads_of_others(place)
             if why is not None:
                 return f"is run by {place}, which {why}"
+    if any(os.path.basename(word).startswith(_PYTHONS) for word in words):
+        why = tree(os.path.dirname(os.path.realpath(path)))
+        return f"is a script of Python, which looks for modules beside it: that folder {why}" if why is not None else None
     return None
 
 
@@ -69,7 +74,7 @@ def _reads_of_others(path: str) -> str | None:
     """The same of what a Python reads before its first line, once where its base is a script that it runs."""
     from cudadoctor.sources import interpreters  # it imports this module
 
-    if path in _asked or not os.path.basename(path).startswith(("python", "pypy")):
+    if path in _asked or not os.path.basename(path).startswith(_PYTHONS):
         return None
     _asked.append(path)
     try:
@@ -83,16 +88,23 @@ def loads_of_others(path: str) -> str | None:
     or put into a folder of libraries."""
     todo, seen = (_libraries(path) if as_root() else []), set()  # type: list[str], set[str]
     while todo:
-        folders, files = linked.places(todo.pop())
+        folders, files = _question().places_of(todo.pop())
         for place in (*folders, *files):
             if place in seen:
                 continue
             seen.add(place)
-            why = changeable(place) if place in _OF_ALL_LIBRARIES else tree(place)
-            if why is not None or "$" in place:
-                return f"loads {place}, which {why or 'the loader alone can read'}"
+            why = _may_be_loaded(place)
+            if why is not None:
+                return f"loads {place}, which {why}"
             todo += [place] if place in files else []
     return None
+
+
+def _may_be_loaded(place: str) -> str | None:
+    """Why a library, or one of a folder in which libraries are looked for, is not loaded."""
+    if "$" in place:
+        return "the loader alone can read"
+    return changeable(place) if place in PREFIXES or _SYSTEMS_OWN.match(os.path.normpath(place)) else tree(place)
 
 
 def _libraries(path: str) -> list[str]:
@@ -155,8 +167,8 @@ def begin(places: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def one_question() -> Iterator[None]:
-    """Within this each tree is listed once, however often it is asked about."""
-    _kept.append({})
+    """Within this each tree is listed once, and each library read once, however often it is asked about."""
+    _kept.append(_Question())
     try:
         yield
     finally:
@@ -193,6 +205,9 @@ def _below(root: str) -> str | None:
             for path in _walked(top) if find is None else _listed(find, top):
                 if not _is_roots_in(path, *looked):
                     return f"holds {path}, which may be written by another user"
+                why = _named_elsewhere(path, seen) if ".so" in os.path.basename(path) else None
+                if why is not None:
+                    return f"holds {path}, which {why}"
                 if os.path.islink(path) and os.path.isdir(path):
                     todo.append(os.path.realpath(path))
     except OSError as error:
@@ -200,9 +215,24 @@ def _below(root: str) -> str | None:
     return None
 
 
+def _named_elsewhere(library: str, looked: list[str]) -> str | None:
+    """The same of what a library of a tree names outside of those that are being looked through."""
+    for place in (place for group in _question().places_of(library) for place in group):
+        plain = os.path.normpath(place)
+        if not any(_lies_in(plain, top) for top in (*looked, *_asked)):
+            _asked.append(plain)
+            try:
+                why = _may_be_loaded(place)
+            finally:
+                _asked.remove(plain)
+            if why is not None:
+                return f"loads {place}, which {why}"
+    return None
+
+
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
-    kept = _kept[-1] if _kept else {}
+    kept = _question().listings
     listing = kept.get(root) or _ahead.pop(root, None)
     if listing is None or (listing.roots != [root] and listing.failure() is not None):
         listing = _Listing(find, [root])
@@ -217,7 +247,26 @@ class _Listing:
     """`find` on some trees."""
 
     def __init__(self, find: str, roots: list[str]) -> None:
-        looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
+        looked = [
+            "(",
+            "!",
+            "-user",
+            "0",
+            "-o",
+            "-perm",
+            "-0002",
+            "-o",
+            "-perm",
+            "-0020",
+            "-o",
+            "-type",
+            "l",
+            "-o",
+            "-name",
+            "*.so*",
+            ")",
+            "-print0",
+        ]
         quiet = subprocess.DEVNULL
         self.roots = roots
         self.found = ()  # type: tuple[str, ...]
@@ -245,6 +294,23 @@ class _Listing:
             self._child.kill()
             self._child.communicate()
             self._child = None
+
+
+class _Question:
+    """What was looked at for one answer."""
+
+    def __init__(self) -> None:
+        self.listings = {}  # type: dict[str, _Listing]
+        self.libraries = {}  # type: dict[str, linked.Places]
+
+    def places_of(self, library: str) -> linked.Places:
+        if library not in self.libraries:
+            self.libraries[library] = linked.places(library)
+        return self.libraries[library]
+
+
+def _question() -> _Question:
+    return _kept[-1] if _kept else _Question()
 
 
 def _lies_in(path: str, folder: str) -> bool:
