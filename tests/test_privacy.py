@@ -394,7 +394,12 @@ def test_a_variable_keeps_its_value_where_a_diagnosis_reads_it(name: str, value:
     ["$ ssh -l bobqz crunchqz", "$ whoami\nbobqz", "$ hostname\ncrunchqz", "torchrun --master_addr crunchqz", "sudo chown bobqz:bobqz x",
      "Job <1> is submitted by user <bobqz>.", "git@github.com:bobqz/x.git", "/workspace/bobqz/x.py", "/dev/shm/bobqz/x.py", "[rank0]: crunchqz:22:22 [0] NCCL INFO Bootstrap",
      "[crunchqz:12345] *** Process received signal ***", "process rank 1 with PID 12 on node crunchqz exited on signal 11",
-     "HTTPConnectionPool(host='crunchqz', port=5000)"],
+     "HTTPConnectionPool(host='crunchqz', port=5000)",
+     "Job <1>, Job Name <train>, User <bobqz>, Project <default>, Status <RUN>, Queue <gpu>", "Execution CWD </work/bobqz/llm>, Output File <o>",
+     "Password for user bobqz: ", 'psql: FATAL:  password authentication failed for user "bobqz"', 'FATAL:  role "bobqz" does not exist',
+     "chown: invalid user: ‘bobqz’", "wandb.init(project='x', entity='bobqz')", "slurmstepd-crunchqz: error: Unable to open CUDA",
+     "  rdzv_endpoint    : crunchqz:29500", "  master_addr: crunchqz",
+     "[W] The IPv6 network addresses of (crunchqz, 29500) cannot be retrieved", "https://dev.azure.com/bobqz/project"],
 )  # fmt: skip
 def test_names_whose_place_says_so(line: str) -> None:
     evidence = evidence_of(HEALTHY).completed((pasted.output_of(f"{line}\nCUDA error: out of memory\n".encode()),))
@@ -437,6 +442,7 @@ def test_a_secret_that_a_seventh_reader_found_is_gone(said: str, secret: str) ->
         "ALTER USER ada WITH PASSWORD '{}'", "SET PASSWORD FOR 'ada'@'%' = '{}'", "$pw = ConvertTo-SecureString '{}' -AsPlainText -Force",
         "openssl rsa -passin pass:{} -in key.pem", "gpg --passphrase-fd 0 <<< {}", "kinit ada@REALM <<< {}", "unzip -P {} x.zip", "mosquitto_pub -u ada -P {} -t x",
         "ssh-keygen -N {} -f id", "rclone config create x s3 secret_access_key {}", "vault kv put secret/x value={}", "vault kv put secret/x pin={} b=c",
+        "VAULT_DEV_ROOT_TOKEN_ID={}", "aws s3 cp a s3://b/c --sse-c-key {}",
         "SLURM_JWT: {}", 'expect "password:"\nsend "{}\\r"',
     ],
 )  # fmt: skip
