@@ -8,6 +8,7 @@ Needs the extra `mcp`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from typing import Any
@@ -46,6 +47,7 @@ class _Server(MCPServer):
     """Answers a line that is no message too, which the SDK only logs: its sender would wait for ever."""
 
     async def run_stdio_async(self) -> None:
+        logging.disable(logging.CRITICAL)  # the SDK writes tracebacks of what it answers with an error
         async with stdio_server() as (lines, replies), anyio.create_task_group() as tasks:
             put, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             tasks.start_soon(_refusing_what_is_no_message, lines, put, replies)
