@@ -160,8 +160,9 @@ def test_without_the_sdk_it_is_said_what_is_missing(tmp_path: Path) -> None:
 def test_a_line_that_is_no_message_gets_an_answer() -> None:
     """Else its sender waits for ever. What comes after it is answered as well."""
     call = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"explain","arguments":{"what":%s}}}'
+    hello = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}'
     prompt = '{"id":10,"jsonrpc":"2.0","method":"prompts/get","params":{"name":"x"}}'
-    lines = ("{", call % (7, '"\\ud800"'), call % (8, "[" * 5000 + "]" * 5000), '{"id":9,"jsonrpc":"2.0","method":"ping"}', prompt)
+    lines = (hello, "{", call % (7, '"\\ud800"'), call % (8, "[" * 5000 + "]" * 5000), '{"id":9,"jsonrpc":"2.0","method":"ping"}', prompt)
     program = str(Path(sys.executable).with_name("cudadoctor"))
     with subprocess.Popen([program, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
@@ -175,8 +176,8 @@ def test_a_line_that_is_no_message_gets_an_answer() -> None:
         server.kill()
         assert server.stderr is not None
         assert "Traceback" not in server.stderr.read()
-    assert [one["id"] for one in answers] == [None, 7, None, 9, 10]
-    assert [one.get("error", {}).get("code") for one in answers[:3]] == [-32700] * 3
+    assert [one["id"] for one in answers] == [1, None, 7, None, 9, 10]
+    assert [one.get("error", {}).get("code") for one in answers[1:4]] == [-32700] * 3
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
