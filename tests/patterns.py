@@ -83,7 +83,7 @@ def of_causes() -> Iterator[Found]:
     """As parsers/signs.py compiles them."""
     for cause in load().causes.values():
         for match in cause.match:
-            for pattern in (match.pattern, match.unless):
+            for pattern in (match.pattern, match.unless, match.until):
                 if pattern is not None:
                     yield Found(pattern=pattern, flags=int(re.MULTILINE), where=f"causes/{cause.id}.toml")
 

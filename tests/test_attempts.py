@@ -222,3 +222,81 @@ def test_a_row_that_was_remapped_is_history(pending: str, cause: str | None) -> 
     shown = [line.format(pending) for line in REMAPPER]
     assert root(*shown, "$ journalctl -k | grep Xid", REMAPPED) == cause
     assert root("$ journalctl -k | grep Xid", REMAPPED) == "row-remap-needed"
+
+
+# ---------------------------------------------------------------- what works below
+REFUSED = "head: cannot open '/dev/nvidia3' for reading: Operation not permitted"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "works"),
+    [
+        ('python -c "import torch; print([torch.ones(9, device=i).sum().item() for i in (0, 1)])"', "[9.0, 9.0]", True),
+        ('python3.11 -c "import torch; x = torch.eye(3).cuda(); print(x.sum())"', "tensor(3.)", True),
+        ('python -c "import cupy as c; a = c.random.rand(99); print(float(a.mean()))"', "0.5008", True),
+        ("podman run --rm --device nvidia.com/gpu=all x python -c \"import torch; print(torch.eye(3, device='cuda').sum())\"", "3.0", True),
+        ("python -c \"import torch; print(torch.eye(3, device='cuda').sum())\"", "RuntimeError: No CUDA GPUs are available", False),
+        ("python -c \"import torch; print(torch.eye(3, device='cuda').sum())\"", "", False),
+        ("python -c \"import torch; print(torch.eye(3, device='cuda:1').sum())\"", "3.0", False),  # one that is known to work
+        ("CUDA_VISIBLE_DEVICES=1 python -c \"import torch; print(torch.eye(3, device='cuda').sum())\"", "3.0", False),
+        ("python -c \"import torch; print(torch.eye(3, device='cpu').sum())\"", "3.0", False),
+        ('python -c "import cupy; print(cupy.cuda.runtime.getDeviceCount())"', "2", False),
+    ],
+)  # fmt: skip
+def test_a_command_that_computed_shows_that_the_machine_works(command: str, answer: str, works: bool) -> None:
+    found = report("ada@gn17:~$ head -c 1 /dev/nvidia3", REFUSED, f"ada@gn17:~$ {command}", answer, "ada@gn17:~$ date", "Mon Mar  2")
+    assert (found.verdict == "healthy") is works
+
+
+def test_what_computed_in_a_container_says_nothing_of_the_python_beside_it() -> None:
+    host = ("ada@a:~$ python -c 'import torch; torch.eye(3).cuda()'", "AssertionError: Torch not compiled with CUDA enabled")
+    typed = "python -c \"import torch; print(torch.eye(3, device='cuda').sum())\""
+    assert root(*host, f"ada@a:~$ docker run --gpus all x {typed}", "3.0") == "framework-cpu-build"
+    assert root(*host, f"ada@a:~$ {typed}", "3.0") is None
+
+
+LOST_LICENCE = "nvidia-gridd[1204]: Failed to acquire license from dls.example (Info: NVIDIA RTX Virtual Workstation - Error: x)"
+LICENSED = "nvidia-gridd[1204]: License acquired successfully. (Info: dls.example, NVIDIA RTX Virtual Workstation)"
+
+
+def test_what_a_program_says_to_be_over_is_no_fault() -> None:
+    assert root("$ journalctl -u nvidia-gridd", LOST_LICENCE) == "vgpu-problem"
+    assert root("$ journalctl -u nvidia-gridd", LOST_LICENCE, LICENSED) is None
+    assert root("$ journalctl -u nvidia-gridd", LICENSED, LOST_LICENCE) == "vgpu-problem"
+
+
+@pytest.mark.parametrize(("given", "cause"), [("0000:01:00", None), ("0000:02:00", "vfio-bound")])
+def test_a_gpu_of_a_guest_is_meant_to_be_held(given: str, cause: str | None) -> None:
+    held = ("# dmesg | grep NVRM", "[    5.240041] NVRM: GPU 0000:01:00.0 is already bound to vfio-pci.")
+    assert root(*held, "root@pve:~# grep hostpci /etc/pve/qemu-server/101.conf", f"hostpci0: {given},pcie=1") == cause
+
+
+ASLEEP = (
+    "$ lspci -nnk",
+    "01:00.0 VGA compatible controller [0300]: NVIDIA Corporation AD106M [GeForce RTX 4070 Max-Q / Mobile] [10de:2860] (rev ff)",
+    "\tKernel driver in use: nvidia",
+)
+
+
+def test_a_gpu_that_answers_below_was_asleep() -> None:
+    assert root(*ASLEEP) == "gpu-fell-off-bus"
+    assert root(*ASLEEP, "$ nvidia-smi", TABLE) is None
+    assert root("$ nvidia-smi", TABLE, *ASLEEP) == "gpu-fell-off-bus"
+    assert root(*ASLEEP, "$ nvidia-smi", TABLE.replace("00000000:01:00.0", "00000000:41:00.0")) == "gpu-fell-off-bus"
+
+
+def test_what_root_is_answered_replaces_no_users_answer() -> None:
+    denied = "Failed to initialize NVML: Insufficient Permissions"
+    assert root("[ada@viz ~]$ nvidia-smi", denied, "[root@viz ~]# nvidia-smi", TABLE) == "device-permission-denied"
+    assert root("[root@viz ~]# nvidia-smi", denied, "[root@viz ~]# nvidia-smi", TABLE) is None
+
+
+def test_a_line_of_the_module_is_of_the_gpu_that_it_names() -> None:
+    """Of the other one nothing is said, and the reason above accounts for what it led to."""
+    two = ("$ nvidia-smi -L", "GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-1)", "$ lspci -nn | grep NVIDIA",
+           *(f"{slot}:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [GeForce RTX 3090] [10de:2204] (rev a1)" for slot in ("0a", "0b")))  # fmt: skip
+    log = ("$ dmesg | grep NVRM", "NVRM: GPU 0000:0b:00.0: GPU does not have the necessary power cables connected.",
+           "NVRM: GPU 0000:0b:00.0: RmInitAdapter failed! (0x24:0x1c:1436)")  # fmt: skip
+    found = report(*two, *log).diagnosis.root
+    assert found is not None
+    assert (found.cause, found.subject) == ("gpu-power-cable-missing", "gpu:0000:0b:00.0")

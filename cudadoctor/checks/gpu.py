@@ -97,11 +97,23 @@ def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The GPU's configuration space reads as all ones: the listing shows revision ff."""
     bus = facts[PCI]
     for gpu in gpus(facts):
-        if gpu.revision == "ff" and not seen_to_work(facts, gpu):
+        if gpu.revision == "ff" and not (seen_to_work(facts, gpu) or _answers_below(facts, gpu)):
             # bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware.
             switched_off = told(facts, MODULES, bus) is not None and module_named(facts, "bbswitch")
             basis: Basis = "suspected" if switched_off else "derived"
             yield Clue(cause=OFF, quotes=gpu.quotes, subject=gpu.subject, basis=basis, text=bus.origin == "text")
+
+
+def _answers_below(facts: Facts, gpu: Gpu) -> bool:
+    """Whether nvidia-smi lists it further down in the same text: a laptop's GPU was asleep, and wakes when it is asked."""
+    listed = max((quote.last or 0 for quote in gpu.quotes), default=0)
+    answers = [fact for fact in facts.all(SMI) if fact.value is not None and fact.origin == "text" == facts[PCI].origin]
+    return any(
+        same_address(row.address or "", gpu.address) and min((quote.first or 0 for quote in fact.quotes), default=0) > listed
+        for fact in answers
+        for row in fact.need().gpus
+        if not row.errors
+    )
 
 
 def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

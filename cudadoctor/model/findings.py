@@ -18,6 +18,7 @@ Layer = Literal[
     "hardware", "bus", "kernel", "node", "container", "driver-lib", "environment", "toolkit", "python", "device", "program"
 ]  # fmt: skip
 LAYERS: tuple[Layer, ...] = get_args(Layer)
+GPU_LAYERS: tuple[Layer, ...] = ("hardware", "bus", "device")  # a fault of these is one GPU's, where something of one GPU shows it
 Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
 

@@ -61,7 +61,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A message that states its cause, and the program that prints it. `contains`: a case-sensitive literal of six or more characters, or
     several of which each will do. `example`: what the program prints, one text or several; each literal is in one of them.
 
-    `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
+    `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there, `until` where it matches on its
+    line or further below: the program says that it is over.
     `suspects`: the message has several causes; it states none and raises suspicion of these, likeliest first.
     `values`: what it means for the steps beyond its own words; the groups of `pattern` that have a name are values too.
     `advice`: the message is no failure (a warning, a line of a listing); it blames nothing, and leads only where nothing else does.
@@ -72,6 +73,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     example: str | tuple[str, ...] = ()
     pattern: str | None = None
     unless: str | None = None
+    until: str | None = None
     window: int = 1
     suspects: tuple[str, ...] = ()
     values: dict[str, str] = {}

@@ -52,6 +52,7 @@ class Typed(msgspec.Struct, frozen=True):
     end: int
     command: str | None
     host: str | None
+    by_root: bool = False  # as far as the prompt names its user
 
 
 def typed(text: Text) -> tuple[Typed, ...]:
@@ -61,7 +62,7 @@ def typed(text: Text) -> tuple[Typed, ...]:
     for index, end in pairwise([*prompts, len(lines)]):
         named = _HOST.match(lines[index])
         host = named["host"] if named is not None and not _CONTAINER.fullmatch(named["host"]) and named["host"] not in _LOCAL else None
-        found.append(Typed(index, end, root_command(lines[index]), host))
+        found.append(Typed(index, end, root_command(lines[index]), host, named is not None and named["place"].startswith("root@")))
     return tuple(found)
 
 
@@ -157,7 +158,8 @@ def replaced(text: Text) -> frozenset[int]:
         key = (" ".join(words), entry.host)
         # In one session Python warns once, and says nothing the second time.
         same_session = words[0] == _PYTHON.strip() and key in last and not _counted(starts, last[key], entry)
-        if key in last and not same_session and not _elsewhere(text, last[key], entry, tests):
+        shows_less = key in last and entry.by_root and not last[key].by_root  # of what another user may do
+        if key in last and not same_session and not shows_less and not _elsewhere(text, last[key], entry, tests):
             out.update(range(last[key].index, last[key].end))
         last[key] = entry
     return frozenset(out)

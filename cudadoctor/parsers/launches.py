@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from math import prod
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, LAUNCH, Launch
-from cudadoctor.parsers.base import Output, Parser, Text, first_line
+from cudadoctor.parsers.attempts import typed
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
 _NAME = r"\b(?P<kernel>[A-Za-z_]\w{0,60})"
@@ -47,10 +49,33 @@ def _numbers(shape: str) -> tuple[int, ...]:
 # ---------------------------------------------------------------- signs that a GPU computed
 _SIGNS = lazy(
     r"\bResult = PASS\b"  # deviceQuery and bandwidthTest of the CUDA samples
-    r"|device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
+    r"|^(?![^\n]{0,400}(?:\btorch\.|\bprint\(|>>>))[^\n]{0,400}device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
     r"|\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"  # llama.cpp and what is built on it
     r"|compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"  # vectorAdd and other samples
 )
+# A command that computes on whatever GPU it gets and prints the result: it names no GPU by its number, and has its GPUs from nobody.
+_COMPUTES = lazy(
+    r"\bpython[\d.]{0,5}\b[^\n]{0,80}? -c ['\"](?=[^\n]{0,400}\bprint\()(?:"
+    r"(?=[^\n]{0,80}\bimport torch\b)[^\n]{0,300}?(?:\.cuda\(\)|\bdevice=(?:['\"]cuda['\"]|[a-z]\b)|\.to\(['\"]cuda['\"]\))"
+    r"|(?=[^\n]{0,80}\bimport cupy\b)[^\n]{0,300}?\.(?:arange|array|asarray|eye|full|ones|rand\w{0,4}|zeros)\()"
+)
+_CHOSEN = "VISIBLE_DEVICES="
+_ELSEWHERE = lazy(r"\b(?:docker|podman|nerdctl|apptainer|singularity|kubectl|lxc|pct|ssh|srun)\b")
+_FAILED = lazy(r"(?i)\btraceback\b|error|exception|\bnot found\b|\bnan\b")
+BY_HAND, BY_HAND_ELSEWHERE = "a command that was typed", "a command that was typed, in a container or on another node"
+
+
+def parse_signs(text: Text) -> Output:
+    """The last sign that a GPU computed."""
+    found = [(number, sign[0]) for number, line in enumerate(text.plain_lines, 1) if (sign := _SIGNS.search(line)) is not None]
+    for entry in typed(text):
+        if entry.command is not None and _COMPUTES.search(entry.command) and _CHOSEN not in text.plain_lines[entry.index]:
+            answer = list(takewhile(lambda index: text.plain_lines[index].strip(), range(entry.index + 1, entry.end)))
+            if answer and not any(_FAILED.search(text.plain_lines[index]) for index in answer):
+                found.append((answer[-1] + 1, BY_HAND_ELSEWHERE if _ELSEWHERE.search(entry.command) else BY_HAND))
+    if found:
+        last, words = max(found)
+        yield text.fact(COMPUTED, words, text.quote(last))
 
 
 PARSERS = (
@@ -63,7 +88,7 @@ PARSERS = (
     Parser(
         name="computed",
         keys=(COMPUTED.name,),
-        parse=first_line(COMPUTED, lambda line: found[0] if (found := _SIGNS.search(line)) is not None else None),
-        wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
+        parse=parse_signs,
+        wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED", "import torch", "import cupy"),
     ),
 )

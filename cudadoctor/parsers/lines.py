@@ -193,6 +193,11 @@ class Lines:
             return f"{self.entries[hit.first - 2][-REACH:]} {own}"
         return own
 
+    def says_on(self, hit: Hit, form: re.Pattern[str]) -> bool:
+        """Whether the hit's line, or one below it, has this form: a window reaches back."""
+        end = self._starts[self._count] if self._count < len(self._starts) else len(self.text)
+        return form.search(self.text, self._starts[hit.first - 1], end) is not None
+
     def previous(self, hit: Hit, count: int) -> str:
         return "\n".join(line[:REACH] for line in self.entries[max(0, hit.first - 1 - count) : hit.first - 1])
 

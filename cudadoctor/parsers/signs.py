@@ -2,7 +2,8 @@
 
 A match counts where its literal stands, its `pattern` (if any) is found in the window around it, and its `unless` is not.
 Patterns see the lines of the window joined by newlines, with ^ and $ at each line. Named groups become the clue's values;
-a group `address` (a PCI address) makes that GPU the clue's subject. A match with `suspects` raises suspicion of those causes.
+a group `address` (a PCI address), or one that NVIDIA's module writes before its message, makes that GPU the clue's subject where a GPU
+may have the fault alone. A match with `suspects` raises suspicion of those causes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import msgspec
 
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.findings import GPU_LAYERS, Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Match
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import REACH, Hit, Lines, prepared
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 QUOTE_LINES = 4  # the literal's line and the pattern's are quoted together when they stand this close
 ADDRESS = "address"
+_MODULE_SPEAKS = lazy(r"\bNVRM: (?:GPU (?:at )?)?(?:PCI:)?\(?(?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?)")
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -65,7 +68,8 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     for sign in sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=attrgetter("order")):
         hits = lines.some_ends(sign.literal, sign.match.window)
         for place in filter(None, (_judged(sign.match, sign.literal, hit, lines) for hit in hits)):
-            address = normal_address(place.values.get(ADDRESS, ""))
+            own = knowledge.causes[sign.cause].layer in GPU_LAYERS
+            address = normal_address(place.values.get(ADDRESS) or (_of_module(lines.entries[place.first - 1]) if own else ""))
             for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
                 first, telling, last = ends.get(key, (place, place, place))
                 telling = place if len(place.values) > len(telling.values) else telling
@@ -85,6 +89,12 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
         )
         for key in ends
     )
+
+
+def _of_module(line: str) -> str:
+    """The GPU of which a line of the kernel log is."""
+    found = _MODULE_SPEAKS.search(line)
+    return found["address"] if found is not None else ""
 
 
 def _keys(cause: str, match: Match, subject: str) -> tuple[_Key, ...]:
@@ -122,6 +132,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None:
+    if match.until is not None and lines.says_on(hit, _compiled(match.until)):
+        return None
     if match.pattern is None and match.unless is None:
         return _Place(hit.first, hit.last, literal)
     window, top = lines.window(hit, match.window)

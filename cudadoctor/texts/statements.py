@@ -19,7 +19,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.model.facts import Fact, Facts
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import GPU_LAYERS, Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -55,7 +55,6 @@ _CATALOGUE = 3  # lines whose causes have nothing in common
 TEXT = "text"  # the source of what a user's text shows
 BELOW_FRAMEWORKS = frozenset(LADDER_ORDER[: LADDER_ORDER.index("memory") + 1])  # rungs that the ladder climbs by itself
 NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # without a driver the same words mean that there is none
-GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
 def literals(knowledge: Knowledge) -> Literals:

@@ -16,6 +16,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, SMI, SMI_DETAILS
 from cudadoctor.parsers.attempts import Prompt
+from cudadoctor.parsers.launches import BY_HAND_ELSEWHERE
 from cudadoctor.texts.tie_breakers.case import Case
 from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 
@@ -34,6 +35,7 @@ OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML lib
 _OF_OLD_GPUS, _ROWS = "open-module-unsupported-gpu", "row-remap-needed"
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
+_FOR_GUESTS, _SLOT = "vfio-bound", lazy(r"\b[0-9a-f]{4}:(?P<slot>[0-9a-f]{2}:[0-9a-f]{2})\b")
 _FAULT, LOST = "program-memory-fault", "cuda 719"
 _ECC, _XIDS = "ecc-uncorrectable", ("xid 48", "xid 63", "xid 94", "xid 95")
 _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
@@ -59,7 +61,12 @@ def standing(case: Case) -> list[Clue]:
     gone |= _OF_A_KERNEL if case.stated(_MISMATCH) and any("lxc" in mark for mark in case.facts.value(CONTAINER_MARKS) or ()) else set()
 
     def is_over(clue: Clue) -> bool:
-        return clue.cause in gone or _under_another_kernel(clue, case) or (clue.cause == _ECC and clue.code in _XIDS and _counts_none(case))
+        return (
+            clue.cause in gone
+            or _of_guest(clue, case)
+            or _under_another_kernel(clue, case)
+            or (clue.cause == _ECC and clue.code in _XIDS and _counts_none(case))
+        )
 
     return [msgspec.structs.replace(clue, advice=True) if clue.basis == "stated" and is_over(clue) else clue for clue in said]
 
@@ -93,6 +100,13 @@ def unrefuted(
         return all(here(line) is None or here(line) not in same for line in below)
 
     return [clue for clue in case.said if stands(clue)]
+
+
+def _of_guest(clue: Clue, case: Case) -> bool:
+    """Whether it says of GPUs that they are kept for guests, and a guest is configured with each."""
+    slots = {found["slot"] for quote in clue.quotes for found in _SLOT.finditer(quote.text)} if clue.cause == _FOR_GUESTS else set()
+    given = " ".join(quote.text for quote in case.says("guest-works")) if slots else ""
+    return bool(slots) and all(slot in given for slot in slots)
 
 
 def _of_plugin(clue: Clue) -> bool:
@@ -131,7 +145,7 @@ def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
         # is_available() counts devices: it loads no library of the framework's and starts no kernel.
         found.append((asked.need().available_line, frozenset((_CPU_BUILD, *below("context")))))
     if computed is not None and computed.origin == _TEXT:
-        of_framework = () if _SAMPLE_PASSED in computed.need() else ("framework",)
+        of_framework = () if _SAMPLE_PASSED in computed.need() or computed.need() == BY_HAND_ELSEWHERE else ("framework",)
         found.append((_line(computed.quotes), frozenset((*of_framework, *below("ptx-kernel")))))
     return found
 
