@@ -190,3 +190,53 @@ def test_a_newer_driver_is_no_way_out_where_no_newer_one_drives_the_gpu() -> Non
     assert "download.pytorch.org/whl/cu118" in steps(K80)
     assert "or newer, which serves older toolkits" not in steps(K80)
     assert "or newer, which serves older toolkits" in steps(K80.replace("GK210GL [Tesla K80] [10de:102d]", "GA102GL [A10] [10de:2236]"))
+
+
+BRAKED = (
+    "    Clocks Event Reasons\n        HW Slowdown                       : Active\n            HW Power Brake Slowdown       : Active\n"
+)
+NO_WINDOW = "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 (PCI:0000:00:10.0)\n"
+UNPINNED = "NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
+COMPAT = (
+    "RuntimeError: Error 804: forward compatibility was attempted on non supported HW\n$ ldconfig -p | grep libcuda.so.1\n"
+    "\tlibcuda.so.1 (libc6,x86-64) => /usr/local/cuda-12.8/compat/libcuda.so.1\n"
+)
+STARTED = "$ docker run --gpus all --ipc=host image python train.py\n"
+OF_UNIT = (
+    '$ cat /etc/systemd/system/ollama.service.d/override.conf\n[Service]\nEnvironment="CUDA_VISIBLE_DEVICES=GPU-0aa5c5a7"\n'
+    "$ nvidia-smi -L\nGPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-b0c4e5d2-1111-2222-3333-444455556666)\n"
+    '$ journalctl -u ollama\nlevel=WARN msg="user overrode visible devices" CUDA_VISIBLE_DEVICES=GPU-0aa5c5a7\nRuntimeError: No CUDA GPUs are available\n'
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "known"),
+    [
+        (BRAKED, "power supplies of the server", True),
+        (BRAKED, "Restore the airflow", False),
+        (BRAKED.replace("HW Power Brake", "HW Thermal"), "Restore the airflow", True),
+        (NO_WINDOW, "the firmware OVMF", False),
+        (NO_WINDOW + "bios: seabios\nhostpci0: 0000:84:00,rombar=0\nmachine: pc-i440fx-9.2\n", "the firmware OVMF", True),
+        (UNPINNED, "--ulimit memlock=-1", False),
+        (STARTED + UNPINNED, "--ulimit memlock=-1", True),
+        (STARTED + COMPAT, "-e LD_LIBRARY_PATH", True),
+    ],
+)
+def test_a_condition_that_the_text_shows_is_none(text: str, words: str, known: bool) -> None:
+    found = report(text).prescription
+    assert found is not None
+    step = next(one for one in found.steps if words in one.text)
+    assert (step.mode, step.when is None) == (("do", True) if known else ("if", False))
+
+
+def test_in_a_container_the_machines_own_limits_come_later() -> None:
+    found = report(STARTED + UNPINNED).prescription
+    assert found is not None
+    assert "--ulimit memlock=-1" in found.steps[0].text
+    assert "-e LD_LIBRARY_PATH" not in steps(COMPAT)
+
+
+def test_where_the_variable_is_set_comes_before_what_the_program_may_ask() -> None:
+    found = report(OF_UNIT).prescription
+    assert found is not None
+    assert "It is set in /etc/systemd/system/ollama.service.d/override.conf, line 2" in found.steps[0].text

@@ -64,7 +64,7 @@ FAMILIES = PACKAGES | SYSTEMS
 
 # ---------------------------------------------------------------- the files
 def test_every_condition_is_used_and_every_use_is_known() -> None:
-    words = {word.lstrip("!") for _, _, step in STEPS for word in (step.when or "").split()}
+    words = {word.lstrip("!") for _, _, step in STEPS for asked in (step.when, step.known_by) for word in (asked or "").split()}
     assert {word for word in words if ":" not in word} == CONDITIONS.keys() | KNOWLEDGE.conditions["says"].keys()
     assert not CONDITIONS.keys() & KNOWLEDGE.conditions["says"].keys(), "the words would never be asked"
     assert {word.partition(":")[0] for word in words if ":" in word} == {"has", "value"}

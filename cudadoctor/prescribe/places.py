@@ -121,7 +121,9 @@ CONDITIONS: dict[str, Condition] = {
     "windows": lambda case: case.windows,
     "container-possible": lambda case: not case.host and not case.absent(CONTAINER_MARKS) and case.get(CONTAINER_MARKS) != (),
     "virtual-possible": lambda case: not case.absent(HYPERVISOR),
-    "virtual": lambda case: case.get(HYPERVISOR) is not None,
+    # The configuration of a guest that has a GPU is shown where the guest is what fails.
+    "virtual": lambda case: case.get(HYPERVISOR) is not None or "guest-works" in case.setting.words,
+    "container-shown": lambda case: bool(_marks(case)),
     "own-module": _own_module,
     "by-run-installer": by_run_installer,
     "run-installer-possible": _run_installer_possible,

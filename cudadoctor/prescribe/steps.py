@@ -263,14 +263,15 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
     shell = _as_root(_filled(template_of(template, case.system), values, case), template, case)
     words = words_of(template.text, case.system)
     text = in_powershell(words) if case.windows else words
+    known = template.given is None or (template.known_by is not None and holds(template.known_by, case))
     verify, undo = (portable(command) if case.windows else command for command in (template.verify, template.undo))
     return Step(
         text=fill_words(text, values, unknown) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
         kind=template.kind,
-        mode=template.mode,
-        when=fill_words(template.given, values, unknown) if template.given is not None else None,
+        mode="do" if known else template.mode,
+        when=fill_words(template.given or "", values, unknown) if not known else None,
         verify=_filled(verify, values, case) if not _counts_later(case, shell) else None,
         undo=_as_root(_filled(undo, values, case), template, case) if shell is not None else None,
         who=rights.who(template, action, case),
