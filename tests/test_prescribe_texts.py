@@ -240,3 +240,13 @@ def test_where_the_variable_is_set_comes_before_what_the_program_may_ask() -> No
     found = report(OF_UNIT).prescription
     assert found is not None
     assert "It is set in /etc/systemd/system/ollama.service.d/override.conf, line 2" in found.steps[0].text
+
+
+def test_a_batch_jobs_script_is_what_asks_for_the_gpu() -> None:
+    said = "$ cat slurm-77.out\nRuntimeError: No CUDA GPUs are available\n$ scontrol show job 77\nJobId=77 JobName=train\n   NodeList=gn1\n"
+    said += "   ReqTRES=cpu=8,mem=64G,node=1,billing=8\n   AllocTRES=cpu=8,mem=64G,node=1,billing=8\n"
+    script = "$ cat train.sbatch\n#!/bin/bash\n#SBATCH --partition=gpu\n#SBATCH --mem=64G\npython train.py\n"
+    assert "srun --gpus=1" in steps(said)
+    found = steps(script + said)
+    assert "Add `#SBATCH --gpus=1`" in found
+    assert "srun --" not in found

@@ -349,6 +349,7 @@ CONDITIONS: dict[str, Condition] = {
             "compose-capabilities",
             "docker-engine-listed",
             "eks-image-without-driver",
+            "batch-script",
             "late-directives",
             "gcc-by-alternatives",
             "module-signed",
