@@ -243,7 +243,7 @@ def test_where_the_variable_is_set_comes_before_what_the_program_may_ask() -> No
 
 
 def test_a_batch_jobs_script_is_what_asks_for_the_gpu() -> None:
-    said = "$ cat slurm-77.out\nRuntimeError: No CUDA GPUs are available\n$ scontrol show job 77\nJobId=77 JobName=train\n   NodeList=gn1\n"
+    said = "$ sbatch train.sbatch\nSubmitted batch job 77\n$ cat slurm-77.out\nRuntimeError: No CUDA GPUs are available\n$ scontrol show job 77\nJobId=77 JobName=train\n   NodeList=gn1\n"
     said += "   ReqTRES=cpu=8,mem=64G,node=1,billing=8\n   AllocTRES=cpu=8,mem=64G,node=1,billing=8\n"
     script = "$ cat train.sbatch\n#!/bin/bash\n#SBATCH --partition=gpu\n#SBATCH --mem=64G\npython train.py\n"
     assert "srun --gpus=1" in steps(said)

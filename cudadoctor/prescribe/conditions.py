@@ -373,7 +373,7 @@ CONDITIONS: dict[str, Condition] = {
     "simulator-by-file": _by_file("enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
     "cuda-disabled-by-file": _by_file("disable_cuda"),
-    "slurm": lambda case: places.scheduler(case) == "Slurm" or places.speaks_of_slurm(case),
+    "slurm": lambda case: places.scheduler(case) == "Slurm" or places.speaks_of_slurm(case) or "slurm" in case.setting.words,
     "in-slurm-job": _scheduler("Slurm"),
     "pbs": _scheduler("PBS"),
     "lsf": _scheduler("LSF"),
