@@ -44,13 +44,14 @@ def parse(text: Text) -> Output:
             yield text.fact(NVCC, Nvcc(version=ToolkitVersion(built["folder"] or built["cmake"])), text.quote(number), whole=False)
 
 
-_ASKED_BY_PATH = lazy(r"^(?P<path>/(?!usr/bin/)(?:[\w.+-]{1,60}/){1,8})bin/nvcc (?:--version|-V)\b")
+_ASKED_BY_PATH = lazy(r"^(?P<path>/(?!usr/bin/)(?:[\w.+-]{1,60}/){1,8})bin/(?:nvcc|ptxas) (?:--version|-V)\b")
 _LISTS = lazy(r"^(?:ls|which|type|whereis|find|readlink|realpath)\b")
 _SHOWN = lazy(r"(?<![\w/.-])(?P<path>/(?:[\w.+-]{1,60}/){0,6}cuda-(?P<version>\d{1,2}\.\d))/bin/nvcc(?![\w.-])")
 
 
 def parse_folders(text: Text) -> Output:
-    """Each folder once, by its nvcc: it was started by its whole path, or a listing shows it. A folder's name alone may hold libraries."""
+    """Each folder once, by its nvcc, or the ptxas that comes with it: started by its whole path, or in a listing. A folder's name alone may
+    hold libraries."""
     lines = text.plain_lines
     found: dict[str, tuple[Toolkit, int]] = {}
     for entry in typed(text):
@@ -75,5 +76,5 @@ _WAKES = (
 )  # fmt: skip
 PARSERS = (
     parser("nvcc", parse, NVCC, reads=("nvcc",), absent=True, wakes=_WAKES),
-    parser("toolkit_folders", parse_folders, LISTED_TOOLKITS, wakes=("/bin/nvcc",)),
+    parser("toolkit_folders", parse_folders, LISTED_TOOLKITS, wakes=("/bin/nvcc", "/bin/ptxas")),
 )
