@@ -254,6 +254,6 @@ def test_a_batch_jobs_script_is_what_asks_for_the_gpu() -> None:
 
 @pytest.mark.parametrize(("shown", "there"), [("release 13.0, V13.0.88", True), ("release 12.4, V12.4.131", False)])
 def test_triton_uses_the_ptxas_that_was_asked_for_its_version(shown: str, there: bool) -> None:
-    of_triton = "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n" + PTXAS
+    of_triton = "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n" + PTXAS
     found = steps(of_triton + f"$ /usr/local/cuda/bin/ptxas --version | tail -2\nCuda compilation tools, {shown}\n")
     assert ("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas" in found) is there
