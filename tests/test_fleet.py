@@ -133,6 +133,23 @@ def test_a_report_beside_a_recording_is_read_too(tmp_path: Path) -> None:
         assert (found["nodes"], found["verdicts"], found["missing"]) == (2, {"broken": 1, "healthy": 1}, [])
 
 
+@pytest.mark.parametrize("how", ["an escape", "UTF-16", "a beginning that is lost"])
+def test_what_lies_beside_a_recording_and_cannot_be_read_is_told(how: str, tmp_path: Path) -> None:
+    """Only JSON that is no report is its owner's note; below the recording too."""
+    shutil.copytree(host(HEALTHY), tmp_path / "d")
+    (tmp_path / "d" / "sub").mkdir()
+    (tmp_path / "d" / "sub" / "slurm.json").write_text('{"job": 7}')
+    body = report(BROKEN, "n2")
+    body = {
+        "an escape": body.replace(b"report/1", b"report\\/1"),
+        "UTF-16": body.decode().encode("utf-16"),
+        "a beginning that is lost": body[40:],
+    }[how]
+    (tmp_path / "d" / "n2.json").write_bytes(body)
+    found = json.loads(run("fleet", str(tmp_path / "d"), "--format", "json").out)
+    assert (found["verdicts"].get("broken"), len(found["missing"])) in ((1, 0), (None, 1))
+
+
 def test_an_archive_within_one_is_told(tmp_path: Path) -> None:
     _archive(tmp_path / "inner.tgz", ("b.json", report(BROKEN, "n2")))
     _archive(tmp_path / "outer.zip", ("a.json", report(HEALTHY, "n1")), ("inner.tgz", (tmp_path / "inner.tgz").read_bytes()))

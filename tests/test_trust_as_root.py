@@ -228,7 +228,7 @@ def test_what_a_library_loads_counts_for_every_variable(name: str, how: str, roo
     assert name not in inherited.environment()
 
 
-@pytest.mark.parametrize("line", ["tools:$6$salt$hash:4242:", "tools:x:4242:", "tools:!:4242:"])
+@pytest.mark.parametrize("line", ["tools:$6$salt$hash:4242:", "tools:xy/gRonXQz8UE:4242:", "tools:x:4242:", "tools:!$6$off:4242:"])
 def test_a_password_in_the_list_of_groups_lets_anybody_join(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """newgrp goes by it where gshadow has no line of that group."""
     import grp
@@ -236,7 +236,7 @@ def test_a_password_in_the_list_of_groups_lets_anybody_join(line: str, monkeypat
     monkeypatch.setattr(grp, "getgrall", lambda: [grp.struct_group((*line.split(":")[:2], 4242, []))])
     owners._is_nobodys.cache_clear()
     try:
-        assert owners._is_nobodys(4242) is ("$" not in line)
+        assert owners._is_nobodys(4242) is (len(line.split(":")[1].lstrip("!")) < 2 or "!" in line)
     finally:
         owners._is_nobodys.cache_clear()
 
@@ -251,6 +251,44 @@ def test_root_runs_no_script_of_python_beside_a_module_of_another_user(tmp_path:
     assert trust.refusal(str(tool)) is None
     os.chown(module, 1000, 1000)
     assert "is a script of Python, which looks for modules beside it" in (trust.refusal(str(tool)) or "")
+
+
+def test_a_program_of_another_user_beside_a_script_of_python_is_no_module(tmp_path: Path) -> None:
+    """As Debian's /usr/bin/at, which is daemon's; and /usr/bin/X11 leads back to the folder."""
+    tool, other = tmp_path / "bin" / "nvcc", tmp_path / "bin" / "at"
+    tool.parent.mkdir()
+    tool.write_text(f"#!{sys.base_prefix}/bin/python3\n")
+    tool.chmod(0o755)
+    other.write_text("")
+    os.chown(other, 1, 1)
+    (tool.parent / "X11").symlink_to(".")
+    assert trust.refusal(str(tool)) is None
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_a_way_through_a_link_is_followed_before_it_goes_up(roots_folder: Path) -> None:
+    python, suite = interpreter(roots_folder), roots_folder / "suite"
+    package = roots_folder / "base" / "lib" / "python3.11" / "site-packages" / "x"
+    _library(package / "x.so", "-Wl,-rpath,$ORIGIN/suite/../plugins")
+    (package / "plugins").mkdir()
+    (suite / "v1").mkdir(parents=True)
+    (suite / "plugins").mkdir()
+    (package / "suite").symlink_to(suite / "v1")
+    assert interpreters.refusal(str(python)) is None
+    os.chown(suite / "plugins", 1000, 1000)
+    assert "which loads" in (interpreters.refusal(str(python)) or "")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+@pytest.mark.parametrize(
+    "folder", ["/usr/", "/usr/local/lib", "/lib/x86_64-linux-gnu/", "$$ORIGIN/x", "$ORIGIN/../../../../../../../../.."]
+)
+def test_a_folder_in_which_every_program_looks_is_not_looked_through(folder: str, roots_folder: Path) -> None:
+    python = interpreter(roots_folder)
+    _library(roots_folder / "base" / "lib" / "python3.11" / "x.so", f"-Wl,-rpath,{folder}")
+    before = set(trust._ahead)
+    assert interpreters.refusal(str(python)) is None
+    assert set(trust._ahead) == before
 
 
 @pytest.mark.parametrize("place", ["local/lib64/python3.11/site-packages", "elsewhere"])

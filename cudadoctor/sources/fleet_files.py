@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 
 from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import unpacking
+from cudadoctor.sources.decoding import decoded, json_object
 
 LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
@@ -21,7 +22,7 @@ _ARCHIVES = (
 )  # fmt: skip
 
 
-SCHEMA = b"cudadoctor.report/"  # in the first lines of each report
+_SCHEMA = "cudadoctor.report/"
 
 
 class Piece(NamedTuple):
@@ -54,11 +55,13 @@ def _left_out(source: str, content: inputs.Content) -> Iterator[Piece]:
 def _of_folder(path: str) -> Iterator[Piece]:
     """A recording, or whatever in it looks like reports and recordings by its name. Links are not followed."""
     waiting, within = [path], os.path.join(os.path.realpath(path), "")
+    recordings: list[str] = []
     while waiting:
         folder = waiting.pop()
-        of_recording = os.path.isfile(os.path.join(folder, recording.MEMBER))
-        if of_recording:
+        if os.path.isfile(os.path.join(folder, recording.MEMBER)):
             yield Piece(folder, recording=folder)
+            recordings.append(os.path.join(folder, ""))
+        of_recording = os.path.join(folder, "").startswith(tuple(recordings))
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
@@ -110,8 +113,9 @@ def _of_file(path: str) -> Iterator[Piece]:
 
 
 def _is_no_note(piece: Piece) -> bool:
-    """Whether what lies beside a recording is more than its owner's notes on it."""
-    return piece.body is None or SCHEMA in piece.body
+    """Whether what lies beside a recording, or below it, may be more than its owner's notes on it: all but JSON that is no report."""
+    found = json_object(decoded(piece.body)) if piece.body is not None else None
+    return found is None or str(found.get("schema")).startswith(_SCHEMA)
 
 
 def _ends(name: str, *endings: str) -> bool:

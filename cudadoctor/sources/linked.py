@@ -20,10 +20,16 @@ _ENTRY = 16  # bytes
 
 
 class Places(NamedTuple):
-    """Paths as a child that stands in / gets them; one with a $ is made by the loader. `files` in `folders` where they lie there."""
+    """Paths as a child in / gets them; one with $LIB or $PLATFORM is made by the loader. `names` are looked for in `folders`."""
 
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def found(self) -> list[str]:
+        """The libraries that are there."""
+        inner = (os.path.join(folder, name) for folder in self.folders for name in self.names)
+        return [*self.files, *filter(os.path.exists, inner)]
 
 
 class _Segment(NamedTuple):
@@ -47,10 +53,9 @@ def places(path: str) -> Places:
     owns = dict.fromkeys(os.path.dirname(one) for one in ((os.path.realpath(path), path) if beside else (path,)))
     each = [(is_folder, name.replace("${ORIGIN}", own).replace("$ORIGIN", own)) for is_folder, name in named for own in owns]
     folders = [os.path.join(os.sep, name) for is_folder, name in each if is_folder]
-    files = [name for is_folder, name in each if not is_folder and name]
-    bare = (os.path.join(folder, name) for name in files if os.sep not in name for folder in folders)
+    files = dict.fromkeys(name for is_folder, name in each if not is_folder and name)
     whole = (os.path.join(os.sep, name) for name in files if os.sep in name)
-    return Places(tuple(dict.fromkeys(folders)), tuple(dict.fromkeys((*whole, *filter(os.path.exists, bare)))))
+    return Places(tuple(dict.fromkeys(folders)), tuple(whole), tuple(name for name in files if os.sep not in name))
 
 
 def _named(stream: IO[bytes]) -> Iterator[tuple[bool, str]]:

@@ -105,7 +105,7 @@ def _joined_by_shadow(groups: Collection[str], path: str = "/etc/gshadow") -> bo
 
 def _is_password(written: str | None) -> bool:
     """Whether anybody who knows it joins the group. Without a line in gshadow newgrp goes by /etc/group."""
-    return (written or "")[:1] not in ("", "!", "*", "x")
+    return written not in (None, "", "x") and not written.startswith(("!", "*"))
 
 
 def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:

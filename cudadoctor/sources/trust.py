@@ -26,8 +26,9 @@ _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before,
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
+_MADE_BY_LOADER = re.compile(r"\$\{?(?:LIB|PLATFORM)\b")
 # The loader's own folders, which every program looks through.
-_SYSTEMS_OWN = re.compile(r"(?:/usr)?/lib(?:32|64|x32)?(?:/[a-z0-9_]{1,20}-linux-gnu[a-z0-9_]{0,20})?\Z")
+_SYSTEMS_OWN = re.compile(r"(?:/usr(?:/local)?)?/lib(?:32|64|x32)?(?:/[a-z0-9_]{1,20}-linux-gnu[a-z0-9_]{0,20})?\Z")
 _asked = []  # type: list[str]  # interpreters, and trees, that are being looked at
 _ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
 _kept = []  # type: list[_Question]  # those that are being answered
@@ -57,9 +58,21 @@ def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
             if why is not None:
                 return f"is run by {place}, which {why}"
     if any(os.path.basename(word).startswith(_PYTHONS) for word in words):
-        why = tree(os.path.dirname(os.path.realpath(path)))
+        why = _modules_beside(os.path.dirname(os.path.realpath(path)))
         return f"is a script of Python, which looks for modules beside it: that folder {why}" if why is not None else None
     return None
+
+
+def _modules_beside(folder: str) -> str | None:
+    """Why Python imports nothing from a folder that also holds other programs."""
+    try:
+        with os.scandir(folder) as entries:
+            named = [entry for entry in entries if entry.name.endswith((".py", ".pyc", ".so")) or entry.is_dir()]
+    except OSError as error:
+        return f"cannot be looked through ({error.strerror})"
+    modules = (entry.path for entry in named if not _lies_in(folder, os.path.realpath(entry.path)))  # /usr/bin/X11 leads back
+    looked = ((module, changeable(module) or tree(module)) for module in modules)
+    return changeable(folder) or next((f"holds {module}, which {why}" for module, why in looked if why is not None), None)
 
 
 def _interpreter(word: str) -> str:
@@ -88,8 +101,9 @@ def loads_of_others(path: str) -> str | None:
     or put into a folder of libraries."""
     todo, seen = (_libraries(path) if as_root() else []), set()  # type: list[str], set[str]
     while todo:
-        folders, files = _question().places_of(todo.pop())
-        for place in (*folders, *files):
+        named = _question().places_of(todo.pop())
+        files = named.found()
+        for place in (*named.folders, *files):
             if place in seen:
                 continue
             seen.add(place)
@@ -102,9 +116,10 @@ def loads_of_others(path: str) -> str | None:
 
 def _may_be_loaded(place: str) -> str | None:
     """Why a library, or one of a folder in which libraries are looked for, is not loaded."""
-    if "$" in place:
+    if _MADE_BY_LOADER.search(place):
         return "the loader alone can read"
-    return changeable(place) if place in PREFIXES or _SYSTEMS_OWN.match(os.path.normpath(place)) else tree(place)
+    real = os.path.realpath(place)
+    return changeable(place) if real in PREFIXES or _SYSTEMS_OWN.match(real) else tree(place)
 
 
 def _libraries(path: str) -> list[str]:
@@ -217,14 +232,15 @@ def _below(root: str) -> str | None:
 
 def _named_elsewhere(library: str, looked: list[str]) -> str | None:
     """The same of what a library of a tree names outside of those that are being looked through."""
-    for place in (place for group in _question().places_of(library) for place in group):
-        plain = os.path.normpath(place)
-        if not any(_lies_in(plain, top) for top in (*looked, *_asked)):
-            _asked.append(plain)
+    named = _question().places_of(library)
+    for place in (*named.folders, *named.files):
+        real = _question().real(place)
+        if not any(_lies_in(real, top) for top in (*looked, *_asked)):
+            _asked.append(real)
             try:
                 why = _may_be_loaded(place)
             finally:
-                _asked.remove(plain)
+                _asked.remove(real)
             if why is not None:
                 return f"loads {place}, which {why}"
     return None
@@ -302,6 +318,13 @@ class _Question:
     def __init__(self) -> None:
         self.listings = {}  # type: dict[str, _Listing]
         self.libraries = {}  # type: dict[str, linked.Places]
+        self._real = {}  # type: dict[str, str]
+
+    def real(self, place: str) -> str:
+        """Where it really is: `..` behind a link leads elsewhere than its words say."""
+        if place not in self._real:
+            self._real[place] = os.path.realpath(place)
+        return self._real[place]
 
     def places_of(self, library: str) -> linked.Places:
         if library not in self.libraries:
