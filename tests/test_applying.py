@@ -22,6 +22,7 @@ from cudadoctor.commands import applying as command
 from cudadoctor.commands.applying import Asking, StoppedError
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.prescribe import undo_of
+from cudadoctor.prescribe.shells import with_sudo
 from cudadoctor.sources import applying, journal, python_packages, trust
 from tests.command_line import ROOT, host
 from tests.command_line import run as cudadoctor
@@ -540,11 +541,13 @@ PIP = "{python} -m pip install --force-reinstall --no-deps 'numpy<2.5'"
         (PIP.format(python="/opt/my/bin/python"), ("/opt/my/bin/python", "pip")),
         (PIP.format(python="'/home/ada/my env/bin/python'"), ("/home/ada/my env/bin/python", "pip")),
         ("uv pip install --reinstall --python /opt/v/bin/python numba", ("/opt/v/bin/python", "uv")),
+        ("/no/such/bin/python -m pip install x", None),  # which the step itself makes
         ("sudo apt-get install -y python3-numba", None),
         ("echo python -m pip install x", None),
     ],
 )
-def test_which_packages_a_step_changes(script: str, found: tuple[str, str] | None) -> None:
+def test_which_packages_a_step_changes(script: str, found: tuple[str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_packages.os.path, "lexists", lambda path: not path.startswith("/no/"))
     assert python_packages.changed_by(script) == found
 
 
@@ -571,27 +574,71 @@ def python_of(site: Path) -> str:
     return str(site.parents[2] / "bin" / "python")
 
 
+def way(python: str, before: tuple[str, ...] | None, after: tuple[str, ...] | None = None, tool: str = "pip") -> str | None:
+    found = python_packages.back_to(python, before, after, tool)
+    return None if found is None else found.commands
+
+
+def state_of(python: str) -> tuple[str, ...]:
+    found = python_packages.pins(python_packages.installed(python))
+    assert found is not None
+    return found
+
+
 def test_packages_come_back_as_they_were(scratch: Path) -> None:
     python = python_of(scratch)
-    before = python_packages.pins(python_packages.installed(python))
+    before = state_of(python)
     assert before == ("numba==0.62.1", "numpy==2.3.1", "oldest==1.0")
-    assert python_packages.back_to(python, before, "pip") == ""
+    assert way(python, before) == ""
     package(scratch, "numpy", "2.4.0")
     package(scratch, "added", "3.0")
     (scratch / "oldest-1.0.dist-info" / "METADATA").unlink()
     (scratch / "oldest-1.0.dist-info").rmdir()
     quoted = shlex.quote(python)
-    assert python_packages.back_to(python, before, "pip") == (
-        f"{quoted} -m pip uninstall -y added\n{quoted} -m pip install --no-deps numpy==2.3.1 oldest==1.0"
+    assert way(python, before) == (f"{quoted} -m pip install --no-deps numpy==2.3.1 oldest==1.0\n{quoted} -m pip uninstall -y added"), (
+        "what may fail comes first"
     )
-    assert f"uv pip uninstall --python {quoted} added" in (python_packages.back_to(python, before, "uv") or "")
+    assert f"uv pip uninstall --python {quoted} added" in (way(python, before, tool="uv") or "")
+
+
+def test_what_the_user_changed_since_is_the_users(scratch: Path) -> None:
+    python = python_of(scratch)
+    before = state_of(python)
+    package(scratch, "numpy", "2.4.0")
+    package(scratch, "added", "3.0")
+    package(scratch, "numba", "0.63.0")
+    after = state_of(python)
+    package(scratch, "numba", "0.64.0")
+    package(scratch, "mine", "1.0")
+    quoted = shlex.quote(python)
+    assert way(python, before, after) == f"{quoted} -m pip install --no-deps numpy==2.3.1\n{quoted} -m pip uninstall -y added"
+
+
+def test_what_no_index_has_is_named_and_not_taken_from_one(scratch: Path) -> None:
+    """Of a package's own folder, or of an address, the index may have a stranger's of that name."""
+    python = python_of(scratch)
+    (scratch / "oldest-1.0.dist-info" / "direct_url.json").write_text('{"url": "file:///home/ada/oldest", "dir_info": {"editable": true}}')
+    package(scratch, "torch", "2.6.0+cpu")
+    package(scratch, "odd", "1.0~rc1")
+    before = state_of(python)
+    assert "oldest @ file:///home/ada/oldest" in before
+    for name in ("torch", "odd"):
+        package(scratch, name, "9.0")
+    (scratch / "oldest-1.0.dist-info" / "direct_url.json").unlink()
+    package(scratch, "oldest", "9.0")
+    found = python_packages.back_to(python, before, state_of(python), "pip")
+    assert found is not None
+    assert found.commands == (
+        f"{shlex.quote(python)} -m pip install --no-deps --index-url https://download.pytorch.org/whl/cpu torch==2.6.0+cpu"
+    )
+    assert found.by_hand == ("odd (1.0~rc1)", "oldest (file:///home/ada/oldest)")
 
 
 def test_what_is_not_known_is_not_brought_back(scratch: Path) -> None:
     python = python_of(scratch)
-    assert python_packages.back_to(python, None, "pip") is None
-    assert python_packages.back_to(python, ("numpy==1; id",), "pip") is None
-    assert python_packages.back_to(str(scratch / "no-python"), ("numpy==1",), "pip") is None
+    assert way(python, None) is None
+    assert way(python, ("numpy 1; id",)) is None
+    assert way(str(scratch / "no-python"), ("numpy==1",)) is None
 
 
 def test_only_what_pip_may_change_is_listed(scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -704,7 +751,7 @@ def test_a_simulation_that_failed_tells_nothing(
 def test_what_the_lines_before_it_make_a_line_remove_stops_it(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(applying, "_run", lambda argv: ran.append(argv) or 0)
-    monkeypatch.setattr(applying, "argv_of", str.split)
+    monkeypatch.setattr(applying, "argv_of", lambda line, **_: line.split())
     monkeypatch.setattr(applying, "_simulated", lambda *_: APT if ran else "")
     script = f"{before}\napt-get install -y nvidia-driver-570"
     with pytest.raises(StoppedError, match=r"Stopped: after the lines before it") as end:
@@ -880,3 +927,80 @@ def test_a_step_that_this_version_does_not_know_is_one_that_no_option_agrees_to(
         run="x", time="x", cause="x", number=1, step=named, values={}, python="", tool="", packages=None, state="done", version=__version__
     )
     assert command._kind_of(entry, KNOWLEDGE) == "destructive"
+
+
+# ---------------------------------------------------------------- what an undo rests on
+@pytest.mark.parametrize(
+    "undo_command",
+    ['rm -r "$HOME"/gpu-env', "rm -r {} && true", with_sudo("rm -r {} && ldconfig"), "mv {}.off {}", "true; rm -rf {}"],
+)
+def test_what_is_there_already_is_seen_however_the_undo_is_written(
+    undo_command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "tom's"
+    kept = home / "gpu-env"
+    monkeypatch.setenv("HOME", str(home))
+    given = (
+        with_sudo(f"rm -r {shlex.quote(str(kept))} && ldconfig")
+        if "sh -c" in undo_command
+        else undo_command.replace("{}", shlex.quote(str(kept)))
+    )
+    assert applying.kept_already(given) is None
+    (home / "gpu-env.off" if "mv" in given else kept).mkdir(parents=True)
+    assert "is there already" in (applying.kept_already(given) or "")
+
+
+@pytest.mark.parametrize("command_", ["rm -r $(pwd)/x", "rm /tmp/*.conf", "rm $OTHER/x"])
+def test_an_undo_that_nobody_can_foresee_is_refused(command_: str) -> None:
+    assert "not known beforehand" in (applying.kept_already(command_) or "")
+
+
+@pytest.mark.parametrize(("name", "counts"), [("mywork/thesis.txt", True), ("lib/__pycache__/a.pyc", False), ("lib/a.pyc", False)])
+def test_what_was_made_in_a_folder_since_keeps_it(name: str, counts: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "gpu-env"
+    (folder / "lib").mkdir(parents=True)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("x")
+    assert (applying.changed_since(f"rm -r {folder}", time.time() - 60) is not None) is counts
+
+
+def test_every_undo_of_a_recipe_can_be_foreseen() -> None:
+    for recipe, _, one in STEPS:
+        for _, path in applying._put_back(re.sub(r"\{\w+\}", "/x", one.undo or "")):
+            assert not applying._UNKNOWN.search(path), f"{recipe.id}: {one.undo}"
+
+
+def test_lines_that_hand_a_variable_on_are_run_together(tmp_path: Path) -> None:
+    assert apply(step(f'folder={tmp_path}\ntouch "$folder"/made', verify=f"test -e {tmp_path}/made"))
+
+
+def test_a_line_may_install_the_program_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    script = f"install -m 755 /bin/true {tools}/new-tool\nnew-tool"
+    with pytest.raises(StoppedError, match="Nothing was run: new-tool is not installed"):
+        apply(step("new-tool"))
+    assert apply(step(script, id="x"))
+    with pytest.raises(StoppedError, match="Stopped: other-tool is not installed"):
+        apply(step(f"touch {tmp_path}/made\nother-tool"))
+
+
+def test_nothing_is_made_in_a_home_that_others_may_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying.inherited, "settings_off", lambda *_: {"HOME": "/nonexistent"})
+    with pytest.raises(StoppedError, match="nothing is made there"):
+        apply(step('mkdir "$HOME"/gpu-env'))
+    assert not Path("/nonexistent").exists()
+
+
+@pytest.mark.parametrize(
+    "script", ["uv sync", "docker compose up -d", "pixi workspace system-requirements add cuda 13", "sed -i s/a/b/ pyproject.toml"]
+)
+def test_what_works_on_a_project_is_for_who_stands_in_it(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not apply(step(script))
+    assert "it is for the folder of your project" in capsys.readouterr().out
+
+
+def test_the_verify_is_shown_before_anybody_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not apply(step("true", verify="test -e /etc"), dry=True)
+    assert "Verify: test -e /etc" in capsys.readouterr().out

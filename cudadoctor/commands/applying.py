@@ -182,7 +182,6 @@ class _Doer:
         """None where the step did what it was for; CHECK_AGAIN comes at the end of all."""
         if step.verify is None or step.verify.startswith("cudadoctor ") or step.kind == "reads":
             return None
-        _say(f"Verify: {step.verify}")
         code = applying.run(step.verify)
         return f"its verify ended with {code}" if code else None
 
@@ -207,10 +206,18 @@ class _Doer:
     def _note(self, entry: journal.Entry | None, step: Step, state: journal.State) -> None:
         if entry is None:
             return
+        if entry.python and state != "begun":
+            entry = _with_packages(entry)
         if state == "begun":
             _write(_changed(entry, state), "Nothing was run:", ", so it could not be undone.")
         else:
             _write(_changed(entry, state), "The step ran, and", f".{_undo(step)}")
+
+
+def _with_packages(entry: journal.Entry) -> journal.Entry:
+    import msgspec
+
+    return msgspec.structs.replace(entry, packages_after=python_packages.pins(python_packages.installed(entry.python)))
 
 
 def _write(entry: journal.Entry, before: str, after: str = ".") -> None:
@@ -225,8 +232,9 @@ def _code(end: BaseException) -> int:
 
 
 def _question(step: Step) -> str:
-    can_be_undone = step.undo or step.kind == "reads" or python_packages.changed_by(step.shell or "")
-    return "Run it?" if can_be_undone else "Run it? It has no undo."
+    changed = python_packages.changed_by(step.shell or "")
+    known = changed is not None and python_packages.installed(changed[0]) is not None
+    return "Run it?" if step.undo or step.kind == "reads" or known else "Run it? It has no undo."
 
 
 def _show(planned: Planned) -> None:
@@ -236,6 +244,8 @@ def _show(planned: Planned) -> None:
         _say(one_line(line), indent=6)
     if step.kind is not None and step.shell:
         _say(f"({words.KINDS[step.kind]})", indent=6)
+    if step.verify and step.verify != CHECK_AGAIN and planned.does == "run":
+        _say(f"Verify: {one_line(step.verify)}", indent=6)
 
 
 def _say(text: str, indent: int = 2) -> None:
@@ -244,9 +254,10 @@ def _say(text: str, indent: int = 2) -> None:
 
 
 def _undo(step: Step) -> str:
-    if python_packages.changed_by(step.shell or ""):
-        return " To bring the packages back: cudadoctor fix --undo."
-    return f" To undo it: {one_line(step.undo)}" if step.undo else " It has no undo."
+    if step.undo:
+        return f" To undo it: {one_line(step.undo)}"
+    packages = python_packages.changed_by(step.shell or "")
+    return " To bring the packages back: cudadoctor fix --undo." if packages else " It has no undo."
 
 
 # ---------------------------------------------------------------- undo
@@ -287,14 +298,17 @@ def _take_back(
     entry: journal.Entry, knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]
 ) -> bool:
     """Whether nothing of this step is left. StoppedError where an earlier step must not be taken back before this one is."""
-    command = python_packages.back_to(entry.python, entry.packages, entry.tool) if entry.python else render(entry)
+    way = python_packages.back_to(entry.python, entry.packages, entry.packages_after, entry.tool) if entry.python else None
+    command, by_hand = (way.commands, way.by_hand) if way is not None else (None if entry.python else render(entry), ())
     terminal.write(f"\n{one_line(entry.step)}, for {one_line(entry.cause)} ({entry.state})\n")
+    if by_hand:
+        _say(f"Not brought back, for no index has it so: {', '.join(map(one_line, by_hand))}. Install it again by hand.")
     if not command:
         known = "The packages are as they were before." if command == "" else "Which packages there were is not known."
-        _say(known if entry.python else "It has no undo.")
+        _say("" if by_hand else known if entry.python else "It has no undo.")
         if not dry:
-            journal.write(_changed(entry, "undone" if command == "" else "kept"))
-        return command == "" or entry.state == "failed"
+            journal.write(_changed(entry, "undone" if command == "" and not by_hand else "kept"))
+        return (command == "" and not by_hand) or entry.state == "failed"
     for line in command.split("\n"):
         _say(one_line(line), indent=6)
     if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
@@ -317,8 +331,8 @@ def _take_back(
     if code and entry.state == "done":
         raise StoppedError(f"Failed: it ended with {code}.")
     _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
-    _write(_changed(entry, "kept" if code else "undone"), "The undo ran, and")
-    return code == 0
+    _write(_changed(entry, "kept" if code or by_hand else "undone"), "The undo ran, and")
+    return code == 0 and not by_hand
 
 
 def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:

@@ -21,6 +21,10 @@ Does = Literal["run", "show", "refuse", "stop"]
 RESTARTS = lazy(r"^(?:sudo )?(?:reboot|systemctl reboot|Restart-Computer)$")
 _CONFIGURED = lazy(r"(?i)nixos|flatcar|talos|bottlerocket|container-optimized")
 _OF_SHELL = lazy(r"(?:unset|export|ulimit) |[A-Za-z_]\w{0,100}=[^ ]")  # how a line begins that changes the shell and nothing else
+# What works on the project in whose folder it is typed; programs that are started from here stand in /.
+_OF_FOLDER = lazy(
+    r"(?m)^(?:uv (?:lock|sync|add|run)|pixi (?![^\n]{0,200}--manifest-path)|docker[ -]compose|\./)|(?<![\w./-])pyproject\.toml"
+)
 _TOUCHES_GPU = lazy(r"\b(?:rmmod|gpu-reset)\b|driver/unbind")
 AGREEABLE: tuple[Kind, ...] = ("reads", "environment", "system")  # what --yes may name: neither restarts nor what ends or removes something
 
@@ -79,6 +83,8 @@ def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str
     if step.kind == "session":
         cured = "; `cudadoctor run --cured -- COMMAND` does it for one program" if _changes_shell(step.shell) else ""
         return "show", f"only the shell that starts your program can do it{cured}"
+    if _OF_FOLDER.search(step.shell):
+        return "show", "it is for the folder of your project"
     if any(RESTARTS.match(line) for line in step.shell.split("\n")):
         return "stop", "the machine is not restarted from here"
     if step.kind in ("system", "restart", "destructive") and place is not None:

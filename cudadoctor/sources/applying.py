@@ -9,8 +9,10 @@ import contextlib
 import os
 import re
 import shlex
+import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 
 from cudadoctor.sources import inherited, programs, spawning, trust
 
@@ -39,6 +41,9 @@ _INSTALLERS = re.compile(
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
 _CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
+_AT_HOME = re.compile(r"\$HOME\b")
+_UNKNOWN = re.compile(r"[$`*?\[\\]")
+_SETS = re.compile(r"[A-Za-z_]\w{0,100}=(?!.*&&)").match
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
@@ -66,6 +71,8 @@ def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
 def kept_already(undo: str) -> str | None:
     """Why a step waits: what its undo moves back or removes is there already, and would be overwritten, or lost with the undo."""
     for back, path in _put_back(undo):
+        if _UNKNOWN.search(back or path):
+            return f"what its undo would do to {back or path} is not known beforehand"
         if os.path.lexists(back or path):
             return f"{back or path} is there already; move it away first, for this step's undo rests on that name"
     return None
@@ -74,29 +81,64 @@ def kept_already(undo: str) -> str | None:
 def changed_since(undo: str, moment: float) -> str | None:
     """Why an undo waits: a file that it would replace or remove was changed after its step."""
     for _, path in _put_back(undo):
-        with contextlib.suppress(OSError):
-            if os.lstat(path).st_mtime > moment + _CLOCKS:
-                return f"{path} was changed after this step, and the undo would throw that away; put it right by hand"
+        newer = next((one for one in _all_in(path) if _changed_at(one) > moment + _CLOCKS), None)
+        if newer is not None:
+            return f"{newer} was changed after this step, and the undo would throw that away; put it right by hand"
     return None
 
 
+def _all_in(path: str) -> Iterator[str]:
+    """A file, or a folder and what is in it. Byte code is written whenever a program runs, and is nobody's work."""
+    yield path
+    for folder, inner, files in os.walk(path):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        yield from (os.path.join(folder, name) for name in (*files, *inner) if not name.endswith(".pyc"))
+
+
+def _changed_at(path: str) -> float:
+    """When a file was written; of a folder only what is in it counts, for a program that runs makes __pycache__ there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0.0
+    return 0.0 if stat.S_ISDIR(found.st_mode) else found.st_mtime
+
+
 def _put_back(undo: str) -> Iterator[tuple[str, str]]:
-    """Of each `mv` and `rm` of an undo the kept copy, "" where there is none, and the file."""
+    """Of each `mv` and `rm` of an undo the kept copy, "" where there is none, and the file: as the program gets them, with the home."""
     for line in undo.split("\n"):
-        words = [word for word in _words(line) or () if not word.startswith("-") and word != "sudo"]
-        if words[:1] == ["mv"] and len(words) == 3:
-            yield words[1], words[2]
-        elif words[:1] == ["rm"]:
-            yield from (("", path) for path in words[1:])
+        for words in _commands(line):
+            paths = [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
+            if words[0] == "mv" and len(paths) == 2:
+                yield paths[0], paths[1]
+            elif words[0] == "rm":
+                yield from (("", path) for path in paths)
 
 
-def argv_of(line: str) -> list[str]:
-    """The program and its arguments; sh where the line needs a shell. RefusedError where it may not be run."""
+def _commands(line: str) -> Iterator[list[str]]:
+    """The simple commands of a line, without sudo; those in the words of a shell that it starts, too."""
+    signs = shlex.shlex(line, posix=True, punctuation_chars=True)
+    signs.whitespace_split, signs.commenters = True, ""
+    try:
+        words = list(signs)
+    except ValueError:
+        words = line.split()
+    for is_sign, group in groupby(words, key=lambda word: bool(word) and not word.strip("();<>|&")):
+        command = [word for word in group if word != "sudo"] if not is_sign else []
+        if command[:1] == ["sh"] and len(command) > 2:
+            yield from _commands(command[-1])
+        elif command:
+            yield command
+
+
+def argv_of(line: str, *, missing: bool = False) -> list[str]:
+    """The program and its arguments; sh where the line needs a shell. RefusedError where it may not be run, or is not there: unless
+    `missing`."""
     words = _words(line)
     if words is None:
         return [_allowed(_SHELL), "-euc", line]
     places = (0, 1) if words[0] == "sudo" and len(words) > 1 else (0,)
-    return [_allowed(word) if place in places else word for place, word in enumerate(words)]
+    return [_allowed(word, missing=missing) if place in places else word for place, word in enumerate(words)]
 
 
 def _words(line: str) -> list[str] | None:
@@ -107,14 +149,22 @@ def _words(line: str) -> list[str] | None:
     return shlex.split(line) or None
 
 
-def _allowed(program: str) -> str:
+def _allowed(program: str, *, missing: bool = False) -> str:
     path = program if os.path.isabs(program) else programs.found(program)
     if path is None:
+        if missing and programs.refused(program) is None:
+            return program
         raise RefusedError(programs.refused(program) or f"{program} is not installed")
     why = trust.refusal(path)
     if why is not None:
         raise RefusedError(f"{path} {why}; it was not run")
     return path
+
+
+def _lines(script: str) -> list[str]:
+    """What is run one after the other; all at once where a line sets a variable for those behind it."""
+    lines = script.split("\n")
+    return [script] if any(map(_SETS, lines)) else lines
 
 
 def run(script: str, removed: Collection[str] | None = None) -> int:
@@ -124,8 +174,16 @@ def run(script: str, removed: Collection[str] | None = None) -> int:
 
     RefusedError: one of the lines may not be run.
     """
-    lines = script.split("\n")
-    for number, (line, argv) in enumerate([(line, argv_of(line)) for line in lines]):
+    lines = _lines(script)
+    for number, line in enumerate(lines):
+        argv_of(line, missing=number > 0)  # a line before it may install that program
+    for number, line in enumerate(lines):
+        if _AT_HOME.search(line) and inherited.settings_off(*_SETTINGS):
+            raise RefusedError("others may write settings in this home folder, so nothing is made there", begun=number > 0)
+        try:
+            argv = argv_of(line)
+        except RefusedError as error:
+            raise RefusedError(str(error), begun=number > 0) from None
         more = set(removed_by(line)) - set(removed) if number and removed is not None else set()
         if more:
             why = f"after the lines before it `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"

@@ -57,6 +57,7 @@ _COMMON = re.compile(
     r"PATH|HOME|PWD|SHELL|USER|LOGNAME|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|COLUMNS|LINES|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TMP|TEMP|PYTHON.*|CUDADOCTOR_.*"
 )
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
+IN_HOME = "$HOME/"
 _NOWHERE, _CONFIG = "/nonexistent", ".config/"  # as Debian names the home of a user that has none
 
 
@@ -125,6 +126,11 @@ def home() -> str:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return os.sep
+
+
+def in_home(word: str) -> str:
+    """A word of a command that begins with the home, as a recipe writes it, and as a child gets it."""
+    return os.path.join(home(), word[len(IN_HOME) :]) if word.startswith(IN_HOME) else word
 
 
 def settings_off(*places: str) -> dict[str, str]:

@@ -37,7 +37,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     values: dict[str, tuple[str, ...]]
     python: str = ""  # the interpreter whose packages the step changed
     tool: str = ""  # pip or uv
-    packages: tuple[str, ...] | None = None  # that it had before: name==version; None: not known
+    packages: tuple[str, ...] | None = None  # that it had before: name==version, name @ address; None: not known
+    packages_after: tuple[str, ...] | None = None  # and when the step had ended; None: not known, for it did not come to that
     state: State
     version: str
 

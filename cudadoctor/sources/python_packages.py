@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cudadoctor.sources import inherited, spawning, trust
 
@@ -16,25 +18,33 @@ own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] + [site.get
 found = {}
 for one in metadata.distributions(path=[path for path in dict.fromkeys(sys.path) if path in own]):
     if one.metadata["Name"]:
-        found.setdefault(one.metadata["Name"], one.version)
+        origin = one.read_text("direct_url.json")
+        found.setdefault(one.metadata["Name"], "@ " + json.loads(origin)["url"] if origin else one.version)
 print(json.dumps(found))
 """
 _PATIENCE = 30.0  # seconds
-_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,100})==(?P<version>[A-Za-z0-9][\w.+!-]{0,80})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+_VERSION = re.compile(r"[A-Za-z0-9][\w.+!-]{0,80}")
+_INDEX = re.compile(r"[\w.!-]+\+(?P<name>cpu|cu\d{2,3}|rocm\d\.\d(?:\.\d)?|xpu)")  # PyTorch's wheels are named after their index
+_OF_PYTORCH = ("torch", "torchvision", "torchaudio")
+_INDEXES = "https://download.pytorch.org/whl/"
 
 
 def changed_by(script: str) -> tuple[str, str] | None:
-    """(interpreter, pip or uv) where a script changes an interpreter's packages; None where it changes none."""
+    """(interpreter, pip or uv) where a script changes an interpreter's packages; None where it changes none, or makes the interpreter."""
     for line in script.split("\n"):
         try:
-            words = shlex.split(line)
+            words = [inherited.in_home(word) for word in shlex.split(line)]
         except ValueError:
             continue
         changes = "install" in words or "uninstall" in words
+        found = None
         if changes and words[1:3] == ["-m", "pip"]:
-            return words[0], "pip"
+            found = words[0], "pip"
         if changes and words[:2] == ["uv", "pip"] and "--python" in words[:-1]:
-            return words[words.index("--python") + 1], "uv"
+            found = words[words.index("--python") + 1], "uv"
+        if found is not None:
+            return found if os.path.lexists(found[0]) else None
     return None
 
 
@@ -49,25 +59,44 @@ def installed(python: str) -> dict[str, str] | None:
 
 
 def pins(packages: Mapping[str, str] | None) -> tuple[str, ...] | None:
-    return None if packages is None else tuple(f"{name}=={version}" for name, version in sorted(packages.items()))
-
-
-def back_to(python: str, before: Sequence[str] | None, tool: str) -> str | None:
-    """The commands that bring these packages back, for what differs from them now: empty where nothing does. None where it is not known
-    what there was, or what there is."""
-    now = installed(python)
-    found = [_PIN.fullmatch(pin) for pin in before or ()]
-    wanted = {pin["name"]: pin["version"] for pin in found if pin is not None}
-    if before is None or now is None or len(wanted) != len(before):
+    if packages is None:
         return None
-    added = [name for name in sorted(now) if name not in wanted and _PIN.fullmatch(f"{name}==0") is not None]
-    lost = [f"{name}=={version}" for name, version in sorted(wanted.items()) if now.get(name) != version]
+    return tuple(f"{name} {version}" if version.startswith("@ ") else f"{name}=={version}" for name, version in sorted(packages.items()))
+
+
+def _unpinned(found: Sequence[str]) -> dict[str, str] | None:
+    """Name to version, or to `@ ` and an address; None where one is no such line."""
+    pairs = [line.partition(" @ " if " @ " in line else "==") for line in found]
+    out = {name: f"@ {rest}" if sign == " @ " else rest for name, sign, rest in pairs if sign and _NAME.fullmatch(name)}
+    return out if len(out) == len(found) else None
+
+
+class Way(NamedTuple):
+    """How packages come back: commands, nothing where all is as it was; and what no command brings back."""
+
+    commands: str
+    by_hand: tuple[str, ...] = ()
+
+
+def back_to(python: str, before: Sequence[str] | None, after: Sequence[str] | None, tool: str) -> Way | None:
+    """The way back to these packages for what the step changed, which ended with those of `after`: what changed since is the user's. None
+    where it is not known what there was, or what there is."""
+    now, wanted = installed(python), _unpinned(before) if before is not None else None
+    made = now if after is None else _unpinned(after)
+    if now is None or wanted is None or made is None:
+        return None
+    ours = {name for name in {*wanted, *made} if wanted.get(name) != made.get(name) == now.get(name)}
+    added = [name for name in sorted(ours - wanted.keys()) if _NAME.fullmatch(name)]
+    lost = {name: wanted[name] for name in sorted(ours & wanted.keys())}
+    known = {name: version for name, version in lost.items() if _VERSION.fullmatch(version)}
+    by_hand = tuple(f"{name} ({version.removeprefix('@ ')})" for name, version in lost.items() if name not in known)
     path = shlex.quote(python)
-    uninstall, install = (
-        (f"uv pip uninstall --python {path}", f"uv pip install --python {path}")
-        if tool == "uv"
-        else (f"{path} -m pip uninstall -y", f"{path} -m pip install")
-    )
-    lines = [f"{uninstall} {' '.join(added)}"] if added else []
-    lines += [f"{install} --no-deps {' '.join(map(shlex.quote, lost))}"] if lost else []
-    return "\n".join(lines)
+    install = f"uv pip install --python {path}" if tool == "uv" else f"{path} -m pip install"
+    uninstall = f"uv pip uninstall --python {path}" if tool == "uv" else f"{path} -m pip uninstall -y"
+    of_index: dict[str, list[str]] = {}
+    for name, version in known.items():
+        own = _INDEX.fullmatch(version) if name in _OF_PYTORCH else None
+        of_index.setdefault(f" --index-url {_INDEXES}{own['name']}" if own is not None else "", []).append(f"{name}=={version}")
+    lines = [f"{install} --no-deps{index} {' '.join(map(shlex.quote, some))}" for index, some in sorted(of_index.items())]
+    lines += [f"{uninstall} {' '.join(added)}"] if added else []  # last: what cannot come back stops it before anything goes
+    return Way("\n".join(lines), by_hand)
