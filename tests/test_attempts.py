@@ -300,3 +300,113 @@ def test_a_line_of_the_module_is_of_the_gpu_that_it_names() -> None:
     found = report(*two, *log).diagnosis.root
     assert found is not None
     assert (found.cause, found.subject) == ("gpu-power-cable-missing", "gpu:0000:0b:00.0")
+
+
+# ---------------------------------------------------------------- what is over
+REJECTED = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+
+
+@pytest.mark.parametrize(("place", "is_over"), [("ada@pc", True), ("ada@other", False)])
+def test_what_works_for_a_user_works_for_root(place: str, is_over: bool) -> None:
+    failed = ("[ada@pc ~]$ sudo modprobe nvidia", REJECTED)
+    assert root(*failed) == "secure-boot-blocks-module"
+    assert (root(*failed, f"[{place} ~]$ nvidia-smi", TABLE) is None) is is_over
+
+
+@pytest.mark.parametrize(
+    ("below", "works"),
+    [
+        (("$ ollama ps", "NAME        ID              SIZE      PROCESSOR    CONTEXT    UNTIL",
+          "qwen3:8b    500a1f067a9f    6.2 GB    100% GPU     4096       4 minutes from now"), True),
+        (("$ ollama ps", "qwen3:8b    500a1f067a9f    6.2 GB    100% CPU     4096       4 minutes from now"), False),
+        (("$ tail -1 vllm.log", "INFO 06-18 10:25:08 [core.py:171] init engine (profile, create kv cache, warmup model) took 46.80 seconds"), True),
+        (("$ all_reduce_perf -g 8", "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 749.423"), True),
+        (("$ all_reduce_perf -g 8", "# Avg bus bandwidth    : 0"), False),
+        (("$ python -c 'import jax; print(jax.devices())'", "[CudaDevice(id=0)]"), True),
+        (("$ python -c 'import jax; print(jax.devices())'", "[CpuDevice(id=0)]"), False),
+    ],
+)  # fmt: skip
+def test_what_programs_print_once_a_gpu_computed(below: tuple[str, ...], works: bool) -> None:
+    failed = ("$ python -c 'import ctypes'", "CUDA error 802: system not yet initialized")
+    assert root(*failed) is not None or pastes_suspect(*failed)
+    assert (report(*failed, *below).verdict == "healthy") is works
+
+
+def pastes_suspect(*lines: str) -> bool:
+    return bool(pasted.suspects("\n".join(lines)))
+
+
+BUSY = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+EXCLUSIVE = TABLE.replace("|      0%      Default |", "|      0%   E. Process |")
+COMPUTED = ("$ python -c \"import torch; print(torch.ones(3, device='cuda').sum())\"", "tensor(3., device='cuda:0')")
+
+
+def test_with_one_gpu_what_computes_is_that_gpu() -> None:
+    failed = ("$ grep CUDA try.log", BUSY, "$ nvidia-smi", EXCLUSIVE)
+    assert root(*failed) == "compute-mode-blocks"
+    assert root(*failed, *COMPUTED) is None
+    lines = EXCLUSIVE.split("\n")
+    second = [line.replace("|   0 ", "|   1 ").replace("00000000:01", "00000000:02") for line in lines[3:5]]
+    other = "\n".join((*lines[:5], *second, *lines[5:]))
+    assert root("$ grep CUDA try.log", BUSY, "$ nvidia-smi", other, *COMPUTED) == "compute-mode-blocks"
+
+
+@pytest.mark.parametrize(("asks", "cause"), [("--gres=gpu:1 ", None), ("", "no-nvidia-gpu")])
+def test_a_node_to_log_in_on_has_no_gpu(asks: str, cause: str | None) -> None:
+    login = ("[ada@login2 ~]$ lspci | grep -i nvidia", "[ada@login2 ~]$ python -c 'import torch; torch.zeros(1).cuda()'",
+             "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver")  # fmt: skip
+    assert root(*login, f"[ada@login2 ~]$ srun {asks}nvidia-smi", TABLE) == cause
+
+
+OLD_XID = "Aug 29 17:20:41 dgx kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=2219874, name=python3, Ch 00000008, intr 00000000. MMU Fault"
+OLD_KILL = "[Wed Nov 27 22:10:48 2024] Memory cgroup out of memory: Killed process 488120 (python) total-vm:212004112kB"
+
+
+@pytest.mark.parametrize(
+    ("line", "now", "cause"),
+    [
+        (OLD_XID, "Tue Feb 18 10:05:33 2025", None),
+        (OLD_XID, "Fri Aug 29 17:25:33 2025", "program-memory-fault"),
+        (OLD_KILL, "Mon Dec  2 16:44:19 2024", None),
+        (OLD_KILL, "Wed Nov 27 23:44:19 2024", "process-limits"),
+    ],
+)
+def test_what_the_kernel_said_long_before_the_table_is_history(line: str, now: str, cause: str | None) -> None:
+    assert root("$ nvidia-smi", now, TABLE, "$ sudo journalctl -k", line) == cause
+
+
+ARCH = ("UserWarning:", "    Found GPU1 NVIDIA GeForce GT 710 which is of cuda capability 3.5.", "    PyTorch no longer supports this GPU because it is too old.")  # fmt: skip
+
+
+def test_a_gpu_that_pytorch_passes_over_is_no_fault_of_a_run_on_another() -> None:
+    assert root("$ head run.log", *ARCH) == "framework-lacks-gpu-arch"
+    assert root("$ head run.log", *ARCH, "epoch 1 loss 0.2213 (212 s)") is None
+
+
+def test_the_same_program_with_less_is_the_newer_state() -> None:
+    failed = ("$ python train.py --batch 8", OOM)
+    assert root(*failed) == "program-out-of-memory"
+    assert root(*failed, "$ python train.py --batch 4", "step 500 loss 1.2886") is None
+    assert root(*failed, "$ python train.py --batch 4", OOM) == "program-out-of-memory"
+    assert root(*failed, "$ python other.py", "step 500 loss 1.2886") == "program-out-of-memory"
+
+
+def test_cards_for_the_bus_have_no_fabric() -> None:
+    off = ("$ systemctl status nvidia-fabricmanager", "○ nvidia-fabricmanager.service - NVIDIA fabric manager service",
+           "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; disabled; vendor preset: enabled)", "     Active: inactive (dead)")  # fmt: skip
+    card = TABLE.replace("NVIDIA GeForce RTX 3090 ", "NVIDIA H100 PCIe        ")
+    assert root("$ nvidia-smi", TABLE.replace("NVIDIA GeForce RTX 3090 ", "NVIDIA H100 80GB HBM3   "), *off) == "fabric-manager-not-running"
+    assert root("$ nvidia-smi", card, *off) is None
+
+
+def test_a_package_that_was_installed_below_can_be_located() -> None:
+    failed = ("$ sudo apt-get install -y nvidia-container-toolkit", "E: Unable to locate package nvidia-container-toolkit")
+    assert root(*failed) == "container-toolkit-missing"
+    assert (
+        root(*failed, "$ sudo apt-get install -y nvidia-container-toolkit -q", "Setting up nvidia-container-toolkit (1.17.4-1) ...") is None
+    )
+
+
+def test_rocm_answers_to_cudas_name() -> None:
+    shown = "2.5.1+rocm6.2 None 6.2.41133-dd7f95766 True Radeon RX 7900 XTX"
+    assert root("$ nvidia-smi", "Command 'nvidia-smi' not found, but can be installed with:", "$ python v.py", shown) is None

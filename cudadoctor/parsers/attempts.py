@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 import msgspec
 
@@ -31,6 +31,7 @@ _OTHER_PLACE = lazy(
     r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
 )
 _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
+_OF_KERNEL = lazy(r"(?:sudo )?(?:modprobe|insmod|dmesg|journalctl)\b")
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
@@ -78,10 +79,12 @@ def evaluated(text: Text, entries: Sequence[Typed]) -> Iterator[Typed]:
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """Who typed and where, without what was typed. `environment`: of Python, which many write before it."""
+    """Who typed and where, without what was typed. `environment`: of Python, which many write before it. `host`: where root asked the
+    kernel or loaded a module, the machine: what works for any other user there works for root."""
 
     place: str
     environment: str = ""
+    host: str | None = None
 
 
 def prompts(text: Text) -> Callable[[int], Prompt | None]:
@@ -106,7 +109,9 @@ def _prompt(before: str, command: str) -> Prompt:
     named, environment = _HOST.match(before), _ENVIRONMENT.match(before)
     assert environment is not None
     place = named["place"] if named is not None else before[environment.end() :]
-    return Prompt(place + _user_of(command), environment[0].strip())
+    by_root = (place.startswith("root@") or command.startswith("sudo ")) and _OF_KERNEL.match(command) is not None
+    host = named["host"] if named is not None and by_root else None
+    return Prompt(place + _user_of(command), environment[0].strip(), host)
 
 
 def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:
@@ -122,6 +127,27 @@ def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[i
         if last is not None and not any(ends_badly.search(text.lines[index][:_LONGEST]) for index in range(last + 1, entry.end)):
             out.update(range(entry.index + 1, last + 1))
     return frozenset(out)
+
+
+def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:
+    """Numbers (from 1) of the lines of a run whose program was started again below, with whatever options, and then went on computing."""
+    goes_on, ends_badly = outcomes["goes-on"], outcomes["ends-badly"]
+    out: set[int] = set()
+    last: dict[tuple[str, ...], Typed] = {}
+    for entry in typed(text):
+        program = (*_program(entry.command or ""), entry.host or "")
+        shown = [text.lines[index][:_LONGEST] for index in range(entry.index + 1, entry.end)]
+        if program in last and any(map(goes_on.search, shown)) and not any(map(ends_badly.search, shown)):
+            out.update(range(last[program].index + 1, last[program].end + 1))
+        if len(program) > 2:
+            last[program] = entry
+    return frozenset(out)
+
+
+def _program(command: str) -> list[str]:
+    """What is started, without variables before it and options behind it: python train.py."""
+    words = list(dropwhile(lambda word: "=" in word, command.split()))
+    return list(takewhile(lambda word: not word.startswith("-"), words))[:2]
 
 
 def _user_of(command: str) -> str:

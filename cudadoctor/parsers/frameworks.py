@@ -85,6 +85,8 @@ def parse(text: Text) -> Output:
         if known[raw, asked]:
             state.update({name: number if name in ("line", "available_line") else value for name, value in known[raw, asked].items()})
             shown.append(number)
+    if str(state.get("build") or "").startswith("rocm"):
+        state.pop("available", None)  # AMD's GPUs answer to CUDA's name there
     if state:
         quotes = [text.quote(number) for number in shown[:6]]
         yield text.fact(FRAMEWORKS, msgspec.structs.replace(Framework(), **state), *quotes, whole=False)

@@ -130,10 +130,11 @@ def past_lines(text: Text) -> frozenset[int]:
     before nvidia-smi showed that GPU well."""
     well = well_since(text)
     log = log_of(text) if well or any(word in text.text for word in _MARKS) else None
-    if log is None:
-        return frozenset()
-    over = long_over(((event.line, event.text, event.address) for event in log.events), well)
-    return frozenset(event.line - 1 for event in log.events if event.line in over or log.past(event.line, event.address))
+    events = log.events if log is not None else ()
+    killed = ((number, line, None) for number, line in enumerate(text.lines, 1) if _OF_NO_GPU.search(line)) if well else ()
+    over = long_over([*((event.line, event.text, event.address) for event in events), *killed], well)
+    past = {event.line for event in events if log is not None and log.past(event.line, event.address)}
+    return frozenset(line - 1 for line in over | past)
 
 
 def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
@@ -192,6 +193,7 @@ def _since_boot(line: str) -> float | None:
 
 # ---------------------------------------------------------------- dates
 # A GPU that a table of nvidia-smi shows well is over what a log of days before tells.
+_OF_NO_GPU = lazy(r"oom-kill:|[Oo]ut of memory: Killed process")  # of a program that is gone
 OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be meant to show its effect
 # Each with what strptime calls its parts. Syslog's comes last, for it holds no year.
 _DATES = (
@@ -235,8 +237,16 @@ def well_since(text: Text) -> dict[str, datetime]:
 
 def long_over(events: Iterable[tuple[int, str, str | None]], well: dict[str, datetime]) -> frozenset[int]:
     """Numbers of those lines (number, words, address) that were said more than a day before their GPU was shown to be well."""
-    dated = ((number, date_of(words, well[address].year), well[address]) for number, words, address in events if address in well)
-    return frozenset(number for number, said, drawn in dated if said is not None and drawn - said > OVER)
+    first = min(well.values(), default=None)
+    dated = ((number, words, well.get(address or "", first if _OF_NO_GPU.search(words) else None)) for number, words, address in events)
+    return frozenset(number for number, words, drawn in dated if drawn is not None and _is_over(words, drawn))
+
+
+def _is_over(words: str, drawn: datetime) -> bool:
+    said = date_of(words, drawn.year)
+    if said is not None and said > drawn + OVER:
+        said = date_of(words, drawn.year - 1)  # syslog's December in January
+    return said is not None and drawn - said > OVER
 
 
 PARSER = parser("kernel_log", parse, KERNEL_LOG, reads=("kernel-log",), wakes=_WAKES)

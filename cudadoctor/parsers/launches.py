@@ -51,6 +51,10 @@ _SIGNS = lazy(
     r"\bResult = PASS\b"  # deviceQuery and bandwidthTest of the CUDA samples
     r"|device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
     r"|\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"  # llama.cpp and what is built on it
+    r"|init engine \(profile, create kv cache, warmup model\) took"  # vLLM
+    r"|\s(?:100% GPU|\d{1,2}%/\d{1,2}% CPU/GPU)\s"  # ollama ps
+    r"|^# Avg bus bandwidth {1,8}: {1,4}[1-9]"  # nccl-tests
+    r"|^\[CudaDevice\(id=\d"  # jax.devices(): its client has a context on each
     r"|compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"  # vectorAdd and other samples
 )
 _SOURCE = lazy(r"\btorch\.|\bprint\(|>>>")  # that makes a tensor, and shows none
@@ -91,6 +95,18 @@ PARSERS = (
         name="computed",
         keys=(COMPUTED.name,),
         parse=parse_signs,
-        wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED", "import torch", "import cupy"),
+        wakes=(
+            "Result = PASS",
+            "device='cuda",
+            "layers to GPU",
+            "Test PASSED",
+            "import torch",
+            "import cupy",
+            "% GPU ",
+            "CPU/GPU",
+            "# Avg bus bandwidth",
+            "[CudaDevice(id=",
+            "init engine (profile",
+        ),  # fmt: skip
     ),
 )

@@ -125,7 +125,9 @@ def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
 
 def _unrefuted(case: Case, text: Text) -> list[Clue]:
     quiet = functools.partial(speech_of(case.knowledge).quiet, text.lines)
-    return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text, case.knowledge.conditions["outcomes"]))
+    outcomes = case.knowledge.conditions["outcomes"]
+    again = attempts.repeated(text, outcomes)
+    return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text, outcomes), again)
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:

@@ -24,11 +24,13 @@ from cudadoctor.texts.tie_breakers.toolkit import gpus_named
 _WITHOUT_GPU = frozenset(
     ("framework-cpu-build", "libcuda-missing", "driver-not-installed", "driver-not-loaded", "container-no-gpu-access", "no-nvidia-gpu")
 )
+_ON_LOGIN_NODES = frozenset((*_WITHOUT_GPU, "nvidia-smi-missing"))
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
 # What DKMS says in a system container: the kernel, and the module that it has loaded, are the host's.
 _OF_A_KERNEL, _MISMATCH = frozenset(("driver-module-missing-for-kernel", "driver-build-failed")), "driver-version-mismatch"
 _CPU_BUILD = "framework-cpu-build"
+_OF_SOME_GPU = "framework-lacks-gpu-arch"  # PyTorch warns of each GPU that it cannot use, and goes on on the others
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
@@ -42,6 +44,7 @@ _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
+_OF_GPU = ("hardware", "bus", "device")  # and those of a GPU, where there is no other
 _OF_ENVIRONMENT = ("toolkit", "python")  # of these, the layers of which each environment may have its own
 
 
@@ -57,6 +60,8 @@ def standing(case: Case) -> list[Clue]:
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
     gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
+    gone |= _ON_LOGIN_NODES if _scheduler_gave(case) else set()
+    gone |= {_FABRIC} if _without_switch(case) else set()
     gone |= {_ROWS} if _nothing_to_remap(case) else set()
     gone |= _OF_A_KERNEL if case.stated(_MISMATCH) and any("lxc" in mark for mark in case.facts.value(CONTAINER_MARKS) or ()) else set()
 
@@ -72,15 +77,21 @@ def standing(case: Case) -> list[Clue]:
 
 
 def unrefuted(
-    case: Case, quiet: Callable[[int], bool], prompt: Callable[[int], Prompt | None], survived: Collection[int] = ()
+    case: Case,
+    quiet: Callable[[int], bool],
+    prompt: Callable[[int], Prompt | None],
+    survived: Collection[int] = (),
+    again: Collection[int] = (),
 ) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
     What the writer says in his own words above all prompts is of the machine that he then shows. `quiet`, `prompt`: of a line's number,
     whether nobody asks on below it, and the prompt that it stands below; another environment of Python matters to what is in one alone.
-    `survived`: lines below which their program went on computing.
+    `survived`: lines below which their program went on computing; `again`: of a run whose program did when it was started again.
     """
-    layers = _OF_MACHINE if case.container else (*_OF_MACHINE, "container")
+    tables = [fact.value for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    alone = _OF_GPU if tables and all(len(table.gpus) == 1 for table in tables) else ()
+    layers = (*_OF_MACHINE, *alone, *(() if case.container else ("container",)))
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
 
     def place(line: int) -> str | None:
@@ -91,13 +102,20 @@ def unrefuted(
         cause = case.knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
         below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
-        if cause is not None and cause.layer == "program" and shown in survived:
+        if cause is not None and (cause.layer == "program" or clue.cause == _OF_SOME_GPU) and shown in survived:
+            return False
+        if cause is not None and cause.layer == "program" and shown in again and quiet(shown):
             return False
         if cause is None or cause.layer not in layers:
             return True
         here = prompt if cause.layer in _OF_ENVIRONMENT else place
         same = set(map(here, below)) if clue.words and here(shown) is None else {here(shown)}
-        return all(here(line) is None or here(line) not in same for line in below)
+        typed = prompt(shown)
+        of_root = typed.host if typed is not None and cause.layer not in _OF_ENVIRONMENT else None
+        return all(
+            here(line) is None or (here(line) not in same and not (of_root and (place(line) or "").endswith(f"@{of_root}")))
+            for line in below
+        )
 
     return [clue for clue in case.said if stands(clue)]
 
@@ -117,6 +135,22 @@ def _registered(case: Case) -> bool:
     """Whether Fabric Manager answered each GPU, one of them with a refusal, and nothing but CUDA's "not ready" speaks of one that waits."""
     waits = (quote.text for clue in case.said if clue.cause == _FABRIC and clue.basis == "stated" for quote in clue.quotes)
     return bool(case.stated(_REFUSED)) and all(map(NOT_READY.search, waits))
+
+
+def _scheduler_gave(case: Case) -> bool:
+    """Whether a job that asked the scheduler for a GPU shows one: the node before it is one to log in on."""
+    asked = [job.line for job in case.setting.jobs if job.program in ("srun", "salloc") and job.asks]
+    return (
+        any(_line(fact.quotes) > min(asked) for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus)
+        if asked
+        else False
+    )
+
+
+def _without_switch(case: Case) -> bool:
+    """Whether every GPU is a card for the PCI Express bus by its name: those that NVSwitches join have other names."""
+    names = [gpu.name or "" for fact in case.facts.all(SMI) if fact.value is not None for gpu in fact.value.gpus]
+    return bool(names) and all("PCIe" in name for name in names)
 
 
 def _all_new(case: Case) -> bool:
