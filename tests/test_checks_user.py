@@ -310,7 +310,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     ),
     "gpu-memory-held-by-others": ({NVML: on_gpu(listed()), PROCESSES: table(process())}, (NVML, PROCESSES)),
     "zombie-gpu-process": ({NVML: on_gpu(listed()), PROCESSES: table(process(state="orphaned", ppid=1))}, (NVML, PROCESSES)),
-    "driver-hung": ({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible"))}, (HANGS, PROCESSES)),
+    "driver-hung": ({HANGS: make.hangs("nvml"), PROCESSES: table(process(state="uninterruptible"))}, (HANGS, PROCESSES)),
 }  # fmt: skip
 
 
@@ -1245,22 +1245,29 @@ def test_waiting_is_not_hanging() -> None:
     ],
 )
 def test_in_what_a_process_waits_tells_the_driver_from_a_disk(more: dict[str, Any], accused: bool) -> None:
-    found = causes({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible", **more))})
-    silent = causes({HANGS: make.hangs("nvidia-smi"), PROCESSES: table()})
+    found = causes({HANGS: make.hangs("nvml"), PROCESSES: table(process(state="uninterruptible", **more))})
+    silent = causes({HANGS: make.hangs("nvml"), PROCESSES: table()})
     assert ("driver-hung" in found) == (accused or "driver-hung" in silent)
     clues = list(
         processes._waiting_for_the_driver(
-            host({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible", **more))}), KNOWLEDGE
+            host({HANGS: make.hangs("nvml"), PROCESSES: table(process(state="uninterruptible", **more))}), KNOWLEDGE
         )
     )
     assert bool(clues) == accused
+
+
+def test_for_a_moment_a_process_waits_in_a_driver_that_answers() -> None:
+    waits = table(process(state="uninterruptible", waits="os_acquire_mutex [nvidia]", in_driver=True))
+    assert list(processes._waiting_for_the_driver(host({HANGS: make.hangs("nvidia-smi"), PROCESSES: waits}), KNOWLEDGE)) == []
+    silent = {HANGS: make.hangs("nvidia-smi", "ladder"), PROCESSES: waits, LADDER: None}
+    assert list(processes._waiting_for_the_driver(host(silent), KNOWLEDGE))
 
 
 def test_many_that_wait_are_counted_and_the_first_named() -> None:
     many = table(
         *(process(pid=5000 + number, state="uninterruptible", waits="os_acquire_mutex [nvidia]", in_driver=True) for number in range(9))
     )
-    clue = next(processes._waiting_for_the_driver(host({HANGS: make.hangs("nvidia-smi"), PROCESSES: many}), KNOWLEDGE))
+    clue = next(processes._waiting_for_the_driver(host({HANGS: make.hangs("nvml"), PROCESSES: many}), KNOWLEDGE))
     assert [quote.text for quote in clue.quotes][-1] == "9 processes wait in the driver"
     assert len(clue.quotes) == 5
     assert clue.values["pid"] == "5000"

@@ -118,6 +118,7 @@ TABLE = """Sat Nov 21 10:45:34 2026
     [
         ("[Sat Nov 14 03:44:18 2026]", True),
         ("Nov 14 03:44:18 box kernel:", True),
+        ("Dec 14 03:44:18 box kernel:", False),  # three weeks after the table
         ("2026-11-14T03:44:18.123+01:00 box kernel:", True),
         ("[Sat Nov 21 10:15:18 2026]", False),  # half an hour before: the table shows what was left
         ("Nov 30 03:44:18 box kernel:", False),
@@ -131,6 +132,11 @@ def test_a_gpu_that_answered_days_later_has_not_fallen_off_the_bus(stamp: str, o
     assert (cause_of(report) is None) is old
     other = line.replace("0000:01:00", "0000:02:00")
     assert past(other, *TABLE.split("\n")) == []
+
+
+def test_a_december_in_january_is_last_years() -> None:
+    table = TABLE.replace("Sat Nov 21 10:45:34 2026", "Tue Jan  5 10:45:34 2027").split("\n")
+    assert past("Dec 29 03:44:18 box kernel: NVRM: Xid (PCI:0000:01:00): 79, a", *table) == [1]
 
 
 # ---------------------------------------------------------------- the machine's own log

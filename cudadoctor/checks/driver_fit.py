@@ -15,8 +15,8 @@ from cudadoctor.checks.common import without_places
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import (
     Quotes,
-    answer,
     broken,
+    driver_answers,
     driver_is_out,
     elsewhere,
     event_line,
@@ -253,12 +253,6 @@ def _no_driver_here(facts: Facts) -> bool:
     if bus is None or bus.origin == "text" or elsewhere(facts, bus) is not None:
         return False
     return not gpus(facts) and driver_is_out(facts, bus)
-
-
-def driver_answers(facts: Facts) -> bool:
-    """Whether NVML and cuInit answered: then nvidia-smi is slow, as it is on many GPUs without persistence mode, and the driver is well."""
-    nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
-    return nvml is not None and nvml.code == 0 and ladder is not None and passed(ladder, "init")
 
 
 # ---------------------------------------------------------------- open or proprietary

@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import answering_gpus, any_of, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, broken, climbed, event_line, marks_of_container, same_address, subject_of
+from cudadoctor.checks.reading import (
+    WINDOWS,
+    Quotes,
+    broken,
+    climbed,
+    driver_answers,
+    event_line,
+    marks_of_container,
+    same_address,
+    subject_of,
+)
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -237,8 +247,9 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
     nobody may read the kernel's stack of a process, the driver's files that it holds speak for the driver.
     """
     hangs = facts[HANGS]
-    if hangs.value is None or not hangs.value.entries:
-        return
+    entries = hangs.value.entries if hangs.value is not None else ()
+    if all(entry.item == "nvidia-smi" for entry in entries) and (not entries or driver_answers(facts)):
+        return  # for a moment every program waits in a driver that answers
     table = facts[PROCESSES]
     asleep = [entry for entry in (table.value.processes if table.value is not None else ()) if entry.state == "uninterruptible"]
     waiting = [entry for entry in asleep if (entry.in_driver if entry.in_driver is not None else entry.devices)]

@@ -72,6 +72,12 @@ def hung(facts: Facts, item: str) -> bool:
     return hangs is not None and any(entry.item == item for entry in hangs.entries)
 
 
+def driver_answers(facts: Facts) -> bool:
+    """Whether NVML and cuInit answered: then nvidia-smi is slow, as it is on many GPUs without persistence mode, and the driver is well."""
+    nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
+    return nvml is not None and nvml.code == 0 and ladder is not None and passed(ladder, "init")
+
+
 def answers(questions: Iterable[Callable[[], T]]) -> Iterator[T]:
     """Each yes (lines or clues, as a rule). Undecided where none of the questions is answered so and one is unknown."""
     ignorance: NotKnown | None = None

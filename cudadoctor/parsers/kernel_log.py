@@ -195,6 +195,7 @@ def _since_boot(line: str) -> float | None:
 # A GPU that a table of nvidia-smi shows well is over what a log of days before tells.
 _OF_NO_GPU = lazy(r"oom-kill:|[Oo]ut of memory: Killed process")  # of a program that is gone
 OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be meant to show its effect
+HALF_A_YEAR = timedelta(days=183)  # a date without a year means the nearest such day
 # Each with what strptime calls its parts. Syslog's comes last, for it holds no year.
 _DATES = (
     (lazy(r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4})\b"), "%b %d %H:%M:%S %Y"),
@@ -244,7 +245,7 @@ def long_over(events: Iterable[tuple[int, str, str | None]], well: dict[str, dat
 
 def _is_over(words: str, drawn: datetime) -> bool:
     said = date_of(words, drawn.year)
-    if said is not None and said > drawn + OVER:
+    if said is not None and said > drawn + HALF_A_YEAR:
         said = date_of(words, drawn.year - 1)  # syslog's December in January
     return said is not None and drawn - said > OVER
 

@@ -107,6 +107,6 @@ PARSERS = (
             "# Avg bus bandwidth",
             "[CudaDevice(id=",
             "init engine (profile",
-        ),  # fmt: skip
+        ),
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudadoctor.checks import driver_fit, node_access, visible_devices
-from cudadoctor.checks.reading import climbed
+from cudadoctor.checks import node_access, visible_devices
+from cudadoctor.checks.reading import climbed, driver_answers
 from cudadoctor.judge.assemble.rows import said
 from cudadoctor.judge.experiments import kept_out
 from cudadoctor.knowledge.load import Knowledge
@@ -173,6 +173,6 @@ def _spaced_note(entry: SpacedName, line: str) -> str:
 
 def _driver_answers(facts: Facts) -> bool:
     try:
-        return driver_fit.driver_answers(facts)
+        return driver_answers(facts)
     except NotKnown:
         return False
