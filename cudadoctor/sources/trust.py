@@ -259,35 +259,19 @@ def _listed(find: str, root: str) -> Iterator[str]:
         raise failure
 
 
+# Whatever belongs to others, is open to others, leads elsewhere or may name libraries.
+_LOOKED_FOR = "( ! -user 0 -o -perm -0002 -o -perm -0020 -o -type l -o -name *.so* ) -print0".split()
+
+
 class _Listing:
     """`find` on some trees."""
 
     def __init__(self, find: str, roots: list[str]) -> None:
-        looked = [
-            "(",
-            "!",
-            "-user",
-            "0",
-            "-o",
-            "-perm",
-            "-0002",
-            "-o",
-            "-perm",
-            "-0020",
-            "-o",
-            "-type",
-            "l",
-            "-o",
-            "-name",
-            "*.so*",
-            ")",
-            "-print0",
-        ]
         quiet = subprocess.DEVNULL
         self.roots = roots
         self.found = ()  # type: tuple[str, ...]
         self._child = subprocess.Popen(
-            [find, *roots, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
+            [find, *roots, *_LOOKED_FOR], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
         )  # type: subprocess.Popen[bytes] | None
         self._failure = None  # type: OSError | None
 

@@ -140,17 +140,13 @@ def _registered(case: Case) -> bool:
 def _scheduler_gave(case: Case) -> bool:
     """Whether a job that asked the scheduler for a GPU shows one: the node before it is one to log in on."""
     asked = [job.line for job in case.setting.jobs if job.program in ("srun", "salloc") and job.asks]
-    return (
-        any(_line(fact.quotes) > min(asked) for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus)
-        if asked
-        else False
-    )
+    return any(_line(fact.quotes) > min(asked) for fact in case.facts.all(SMI) if asked and fact.value is not None and fact.value.gpus)
 
 
 def _without_switch(case: Case) -> bool:
     """Whether every GPU is a card for the PCI Express bus by its name: those that NVSwitches join have other names."""
     names = [gpu.name or "" for fact in case.facts.all(SMI) if fact.value is not None for gpu in fact.value.gpus]
-    return bool(names) and all("PCIe" in name for name in names)
+    return bool(names) and all("PCIE" in name.upper() for name in names)
 
 
 def _all_new(case: Case) -> bool:
