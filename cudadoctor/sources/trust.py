@@ -260,7 +260,9 @@ def _listed(find: str, root: str) -> Iterator[str]:
 
 
 # Whatever belongs to others, is open to others, leads elsewhere or may name libraries.
-_LOOKED_FOR = "( ! -user 0 -o -perm -0002 -o -perm -0020 -o -type l -o -name *.so* ) -print0".split()
+_LOOKED_FOR = [
+    "(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", "-o", "-name", "*.so*", ")", "-print0",
+]  # fmt: skip
 
 
 class _Listing:
