@@ -388,6 +388,12 @@ def test_the_same_program_with_less_is_the_newer_state() -> None:
     assert root(*failed) == "program-out-of-memory"
     assert root(*failed, "$ python train.py --batch 4", "step 500 loss 1.2886") is None
     assert root(*failed, "$ python train.py --batch 4", OOM) == "program-out-of-memory"
+    below = ("$ nohup python train.py --batch 4 > run.log 2>&1 &", "[1] 771204")
+    assert root(*failed, *below, "$ tail -n 1 run.log", "it 2000 loss 0.442 mem 44.8G") is None
+    assert root(*failed, *below, "$ tail -n 1 old.log", "it 2000 loss 0.442 mem 44.8G") == "program-out-of-memory"
+    assert root(*failed, *below, "$ tail -n 1 run.log", "RuntimeError: error in it 12 loss 0.4") == "program-out-of-memory"
+    rows = ("$ last -x reboot", "reboot   system boot  6.8.0-49-generic Thu Nov 21 07:30   still running")
+    assert root(*failed, *below, "$ tail -n 1 run.log", "it 2000 loss 0.442 mem 44.8G", *rows) is None
     assert root(*failed, "$ python other.py", "step 500 loss 1.2886") == "program-out-of-memory"
 
 

@@ -32,6 +32,8 @@ _OTHER_PLACE = lazy(
 )
 _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
 _OF_KERNEL = lazy(r"(?:sudo )?(?:modprobe|insmod|dmesg|journalctl)\b")
+_SENT = lazy(r"(?:>>?|\| ?tee(?: -a)?) ?(?P<file>[\w./~-]{1,200})")
+_STARTERS = ("nohup", "time", "sudo", "srun", "stdbuf")
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
@@ -130,24 +132,30 @@ def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[i
 
 
 def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:
-    """Numbers (from 1) of the lines of a run whose program was started again below, with whatever options, and then went on computing."""
+    """Numbers (from 1) of the lines of a run whose program was started again below, with whatever options, and then went on computing, as
+    it shows itself or the file that its output was sent to does."""
     goes_on, ends_badly = outcomes["goes-on"], outcomes["ends-badly"]
     out: set[int] = set()
     last: dict[tuple[str, ...], Typed] = {}
+    logs: dict[str, tuple[str, ...]] = {}
     for entry in typed(text):
-        program = (*_program(entry.command or ""), entry.host or "")
+        command = entry.command or ""
+        program = next((logs[word] for word in command.split() if word in logs), (*_program(command), entry.host or ""))
         shown = [text.lines[index][:_LONGEST] for index in range(entry.index + 1, entry.end)]
         if program in last and any(map(goes_on.search, shown)) and not any(map(ends_badly.search, shown)):
             out.update(range(last[program].index + 1, last[program].end + 1))
-        if len(program) > 2:
+        sent = _SENT.search(command)
+        if sent is not None:
+            logs[sent["file"]] = program
+        elif program not in logs.values():
             last[program] = entry
     return frozenset(out)
 
 
 def _program(command: str) -> list[str]:
-    """What is started, without variables before it and options behind it: python train.py."""
-    words = list(dropwhile(lambda word: "=" in word, command.split()))
-    return list(takewhile(lambda word: not word.startswith("-"), words))[:2]
+    """What is started, without what starts it and variables before it, and options behind it: python train.py."""
+    words = list(dropwhile(lambda word: "=" in word or word in _STARTERS, command.split()))
+    return list(takewhile(lambda word: not word.startswith(("-", ">", "|", "2>")), words))[:2]
 
 
 def _user_of(command: str) -> str:

@@ -59,6 +59,7 @@ _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«
 SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
 _ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
+_GAPS = lazy(r"\S {3,}(?=\S)")  # between the columns of a table
 _WORDS = lazy(r"[^\W\d_]{2}")
 _ENDS = lazy(r"[.!?…。！？]\W{0,3}$")  # of a sentence
 _HEADING = lazy(r"^#{1,6} |^[A-Z\d][\w.+/()-]{0,60}(?: [\w.+/()-]{1,60}){0,3}(?<!\.)$")  # of Markdown, or of a form: a few words
@@ -331,4 +332,5 @@ def is_heading(line: str) -> bool:
 def is_prose(line: str) -> bool:
     """Whether somebody wrote the line: words, and no form that programs give their output."""
     output = _OUTPUT.match(line) is not None and _CHAT.match(line) is None
-    return len(_WORDS.findall(line)) > 1 and not output and not is_prompt(line)
+    is_row = len(_GAPS.findall(line)) > 1
+    return len(_WORDS.findall(line)) > 1 and not (output or is_row) and not is_prompt(line)

@@ -193,7 +193,7 @@ def _since_boot(line: str) -> float | None:
 
 # ---------------------------------------------------------------- dates
 # A GPU that a table of nvidia-smi shows well is over what a log of days before tells.
-_OF_NO_GPU = lazy(r"oom-kill:|[Oo]ut of memory: Killed process")  # of a program that is gone
+_OF_NO_GPU = lazy(r"oom-kill(?:er)?:|[Oo]ut of memory: Killed process")  # of a program that is gone
 OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be meant to show its effect
 HALF_A_YEAR = timedelta(days=183)  # a date without a year means the nearest such day
 # Each with what strptime calls its parts. Syslog's comes last, for it holds no year.

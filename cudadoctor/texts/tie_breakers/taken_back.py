@@ -104,7 +104,7 @@ def unrefuted(
         below = [worked[name] for name in (clue.cause, *cause.breaks) if shown < worked.get(name, 0)] if cause is not None else []
         if cause is not None and (cause.layer == "program" or clue.cause == _OF_SOME_GPU) and shown in survived:
             return False
-        if cause is not None and cause.layer == "program" and shown in again and quiet(shown):
+        if shown in again and quiet(shown) and (clue.basis == "suspected" or (cause is not None and cause.layer == "program")):
             return False
         if cause is None or cause.layer not in layers:
             return True
