@@ -131,6 +131,11 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
     result = run("guide", "--pages", str(folder))
     assert (result.code, result.err) == (0, "")
     assert {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()} == pages()
+    assert run("guide", "--pages", str(folder)).code == 0  # those of before are written anew
+    (folder / "index.md").write_text("mine", "utf-8")
+    others = run("guide", "--pages", str(folder))
+    assert (others.code, others.err.splitlines()[-1]) == (2, f"Error: --pages {folder}: it holds other files: name a new folder")
+    assert (folder / "index.md").read_text("utf-8") == "mine"
     (tmp_path / "file").write_text("", "utf-8")
     refused = run("guide", "--pages", str(tmp_path / "file"))
     assert (refused.code, refused.out) == (2, "")

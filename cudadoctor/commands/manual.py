@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -116,10 +117,22 @@ def _reference() -> str:
     return "\n".join(("", "## Reference", "", *rows)) + "\n"
 
 
+def _is_manual(path: str) -> bool:
+    """Whether it begins as the list of the pages does."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline(100) == page(INDEX).partition("\n")[0] + "\n"
+
+
 def write_files(folder: str, knowledge: Knowledge) -> str:
-    """Writes all pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written."""
+    """Writes all pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written, or holds what is
+    no manual.
+    """
     from cudadoctor.sources import writing
 
+    if os.path.isdir(folder) and os.listdir(folder) and not _is_manual(os.path.join(folder, "index.md")):
+        raise FileExistsError(errno.EEXIST, "it holds other files: name a new folder", folder)
     number = 0
     for number, (path, text) in enumerate(files(knowledge), 1):  # noqa: B007
         with writing.held(os.path.join(folder, os.path.dirname(path)), made=[], mode=0o777) as place:
