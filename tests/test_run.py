@@ -147,13 +147,13 @@ import os, signal, sys, time
 def told(number, frame):
     os.write(1, b"got %d\\n" % number)
     if number != signal.SIGUSR1: raise SystemExit(40 + number)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP): signal.signal(number, told)
+for name in "INT TERM USR1 HUP ABRT XCPU ALRM".split(): signal.signal(getattr(signal, "SIG" + name), told)
 os.write(1, b"ready\\n")
 while True: time.sleep(0.05)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT, signal.SIGXCPU, signal.SIGALRM])
 def test_a_signal_to_the_doctor_reaches_the_program_once(number: signal.Signals) -> None:
     process = subprocess.Popen([*US, "--", *python(WAITS)], env=variables(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
