@@ -322,6 +322,10 @@ def test_what_works_for_a_user_works_for_root(place: str, is_over: bool) -> None
         (("$ tail -1 vllm.log", "INFO 06-18 10:25:08 [core.py:171] init engine (profile, create kv cache, warmup model) took 46.80 seconds"), True),
         (("$ all_reduce_perf -g 8", "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 749.423"), True),
         (("$ all_reduce_perf -g 8", "# Avg bus bandwidth    : 0"), False),
+        (("$ ./nbody -benchmark", "= 5034.943 single-precision GFLOP/s at 20 flops per interaction"), True),
+        (("$ ./llama-bench -m a.gguf", "| llama 7B Q4_K - Medium |   4.07 GiB |     7.25 B | CUDA       |  99 |         pp512 |      4512.08 ± 37.90 |"), True),
+        (("$ ./llama-bench -m a.gguf", "| llama 7B Q4_K - Medium |   4.07 GiB |     7.25 B | CPU        |  99 |         pp512 |        12.08 ± 0.90 |"), False),
+        (("$ python fft.py", "fft2  :    CPU:    84.917 us   +/- 11.204 (min:    75.532) us     GPU-0:  3361.882 us   +/- 24.119 (min:  3325.952) us"), True),
         (("$ python -c 'import jax; print(jax.devices())'", "[CudaDevice(id=0)]"), True),
         (("$ python -c 'import jax; print(jax.devices())'", "[CpuDevice(id=0)]"), False),
     ],
@@ -330,6 +334,24 @@ def test_what_programs_print_once_a_gpu_computed(below: tuple[str, ...], works: 
     failed = ("$ python -c 'import ctypes'", "CUDA error 802: system not yet initialized")
     assert root(*failed) is not None or pastes_suspect(*failed)
     assert (report(*failed, *below).verdict == "healthy") is works
+
+
+@pytest.mark.parametrize(
+    ("failed", "cause", "over"),
+    [
+        ("systemd[1]: Failed to start NVIDIA fabric manager service.", "fabric-manager-not-running",
+         "systemd[1]: Started NVIDIA fabric manager service."),
+        ("  Could not find nvcc, please set CUDAToolkit_ROOT.", "toolkit-missing",
+         '-- Found CUDAToolkit: /usr/local/cuda-12.6/include (found version "12.6.85")'),
+        ("CMake Error: CUDA Toolkit not found", "toolkit-missing", "-- The CUDA compiler identification is NVIDIA 12.6.85"),
+        ("-- Could NOT find CUDAToolkit (missing: CUDAToolkit_NVCC_EXECUTABLE)", "toolkit-missing",
+         "-- The CUDA compiler identification is NVIDIA 12.6.85"),
+    ],
+)  # fmt: skip
+def test_a_program_says_that_it_is_over(failed: str, cause: str, over: str) -> None:
+    assert root(failed) == cause
+    assert root(failed, over) is None
+    assert root(over, failed) == cause
 
 
 def pastes_suspect(*lines: str) -> bool:
@@ -390,6 +412,8 @@ def test_the_same_program_with_less_is_the_newer_state() -> None:
     assert root(*failed, "$ python train.py --batch 4", OOM) == "program-out-of-memory"
     below = ("$ nohup python train.py --batch 4 > run.log 2>&1 &", "[1] 771204")
     assert root(*failed, *below, "$ tail -n 1 run.log", "it 2000 loss 0.442 mem 44.8G") is None
+    assert root(*failed, *below, "$ tail -n 1 run.log", "3/3 1.404 38 640: 100%|████| 313/313 [01:09<00:00,  4.50it/s]") is None
+    assert root(*failed, *below, "$ tail -n 2 run.log", "it 20 loss 0.442", OOM) == "program-out-of-memory"
     assert root(*failed, *below, "$ tail -n 1 old.log", "it 2000 loss 0.442 mem 44.8G") == "program-out-of-memory"
     assert root(*failed, *below, "$ tail -n 1 run.log", "RuntimeError: error in it 12 loss 0.4") == "program-out-of-memory"
     rows = ("$ last -x reboot", "reboot   system boot  6.8.0-49-generic Thu Nov 21 07:30   still running")

@@ -131,9 +131,9 @@ def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[i
     return frozenset(out)
 
 
-def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:
+def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]], computes: re.Pattern[str]) -> frozenset[int]:
     """Numbers (from 1) of the lines of a run whose program was started again below, with whatever options, and then went on computing, as
-    it shows itself or the file that its output was sent to does."""
+    it shows itself or the file that its output was sent to does. `computes`: further signs of it."""
     goes_on, ends_badly = outcomes["goes-on"], outcomes["ends-badly"]
     out: set[int] = set()
     last: dict[tuple[str, ...], Typed] = {}
@@ -142,7 +142,11 @@ def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[i
         command = entry.command or ""
         program = next((logs[word] for word in command.split() if word in logs), (*_program(command), entry.host or ""))
         shown = [text.lines[index][:_LONGEST] for index in range(entry.index + 1, entry.end)]
-        if program in last and any(map(goes_on.search, shown)) and not any(map(ends_badly.search, shown)):
+        if (
+            program in last
+            and any(goes_on.search(line) or computes.search(line) for line in shown)
+            and not any(map(ends_badly.search, shown))
+        ):
             out.update(range(last[program].index + 1, last[program].end + 1))
         sent = _SENT.search(command)
         if sent is not None:

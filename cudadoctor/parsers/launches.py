@@ -47,13 +47,16 @@ def _numbers(shape: str) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------- signs that a GPU computed
-_SIGNS = lazy(
+SIGNS = lazy(
     r"\bResult = PASS\b"  # deviceQuery and bandwidthTest of the CUDA samples
     r"|device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
     r"|\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"  # llama.cpp and what is built on it
     r"|init engine \(profile, create kv cache, warmup model\) took"  # vLLM
     r"|\s(?:100% GPU|\d{1,2}%/\d{1,2}% CPU/GPU)\s"  # ollama ps
     r"|^# Avg bus bandwidth {1,8}: {1,4}[1-9]"  # nccl-tests
+    r"|= [\d.]{1,12} (?:sing|doub)le-precision GFLOP/s at "  # nbody of the CUDA samples
+    r"|\| CUDA {1,12}\| {1,8}\d{1,3} \| {1,20}(?:pp|tg)\d{1,6} \| {1,16}[\d.]{1,12} ± "  # llama-bench
+    r"| GPU-\d{1,2}: {1,8}[\d.]{1,12} us "  # cupyx.profiler.benchmark
     r"|^\[CudaDevice\(id=\d"  # jax.devices(): its client has a context on each
     r"|compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"  # vectorAdd and other samples
 )
@@ -73,7 +76,7 @@ BY_HAND, BY_HAND_ELSEWHERE = "a command that was typed", "a command that was typ
 def parse_signs(text: Text) -> Output:
     """The last sign that a GPU computed."""
     lines = ((number, line) for number, line in enumerate(text.plain_lines, 1) if not _SOURCE.search(line))
-    found = [(number, sign[0]) for number, line in lines if (sign := _SIGNS.search(line)) is not None]
+    found = [(number, sign[0]) for number, line in lines if (sign := SIGNS.search(line)) is not None]
     for entry in typed(text):
         if entry.command is not None and _COMPUTES.search(entry.command) and _CHOSEN not in text.plain_lines[entry.index]:
             answer = list(takewhile(lambda index: text.plain_lines[index].strip(), range(entry.index + 1, entry.end)))
@@ -103,6 +106,9 @@ PARSERS = (
             "import torch",
             "import cupy",
             "% GPU ",
+            "-precision GFLOP/s",
+            "| CUDA ",
+            " GPU-",
             "CPU/GPU",
             "# Avg bus bandwidth",
             "[CudaDevice(id=",

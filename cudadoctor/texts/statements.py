@@ -41,7 +41,7 @@ from cudadoctor.model.values import (
     Ladder,
     Nvml,
 )
-from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
+from cudadoctor.parsers import attempts, error_codes, kernel_log, launches, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import is_prose, speech_of
 from cudadoctor.parsers.in_quotes import InQuotes
@@ -126,7 +126,7 @@ def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
 def _unrefuted(case: Case, text: Text) -> list[Clue]:
     quiet = functools.partial(speech_of(case.knowledge).quiet, text.lines)
     outcomes = case.knowledge.conditions["outcomes"]
-    again = attempts.repeated(text, outcomes)
+    again = attempts.repeated(text, outcomes, launches.SIGNS)
     return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text, outcomes), again)
 
 
