@@ -303,6 +303,25 @@ def test_a_line_of_the_module_is_of_the_gpu_that_it_names() -> None:
 
 
 # ---------------------------------------------------------------- what is over
+NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+
+
+@pytest.mark.parametrize(
+    ("below", "is_over"),
+    [
+        (("$ docker run --rm --gpus all b nbody -benchmark", "= 5034.943 single-precision GFLOP/s at 20 flops per interaction"), True),
+        (("$ sudo docker run --rm --gpus all b nvidia-smi", TABLE), False),  # root's engine
+        (("$ docker run --rm --gpus all b nvidia-smi", TABLE), True),
+        (("$ podman run --rm --device nvidia.com/gpu=all b nvidia-smi", TABLE), False),
+        (("$ nvidia-smi", TABLE), False),
+    ],
+)
+def test_an_engine_that_gave_one_container_a_gpu_can_do_it(below: tuple[str, ...], is_over: bool) -> None:
+    failed = ("$ docker run --rm --gpus all a nvidia-smi", NO_RUNTIME)
+    assert root(*failed) == "container-toolkit-missing"
+    assert (root(*failed, *below) is None) is is_over
+
+
 REJECTED = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
 
 

@@ -34,6 +34,7 @@ _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the wa
 _OF_KERNEL = lazy(r"(?:sudo )?(?:modprobe|insmod|dmesg|journalctl)\b")
 _SENT = lazy(r"(?:>>?|\| ?tee(?: -a)?) ?(?P<file>[\w./~-]{1,200})")
 _STARTERS = ("nohup", "time", "sudo", "srun", "stdbuf")
+_ENGINE = lazy(r"(?:sudo )?(?P<name>docker|podman|nerdctl|apptainer|singularity)\b")
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
@@ -82,11 +83,13 @@ def evaluated(text: Text, entries: Sequence[Typed]) -> Iterator[Typed]:
 
 class Prompt(msgspec.Struct, frozen=True):
     """Who typed and where, without what was typed. `environment`: of Python, which many write before it. `host`: where root asked the
-    kernel or loaded a module, the machine: what works for any other user there works for root."""
+    kernel or loaded a module, the machine: what works for any other user there works for root. `engine`: of containers, in one of which
+    it ran."""
 
     place: str
     environment: str = ""
     host: str | None = None
+    engine: str = ""
 
 
 def prompts(text: Text) -> Callable[[int], Prompt | None]:
@@ -113,7 +116,8 @@ def _prompt(before: str, command: str) -> Prompt:
     place = named["place"] if named is not None else before[environment.end() :]
     by_root = (place.startswith("root@") or command.startswith("sudo ")) and _OF_KERNEL.match(command) is not None
     host = named["host"] if named is not None and by_root else None
-    return Prompt(place + _user_of(command), environment[0].strip(), host)
+    engine = _ENGINE.match(command)
+    return Prompt(place + _user_of(command), environment[0].strip(), host, engine["name"] if engine is not None else "")
 
 
 def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[int]:

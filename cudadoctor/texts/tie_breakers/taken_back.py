@@ -32,6 +32,7 @@ _OF_A_KERNEL, _MISMATCH = frozenset(("driver-module-missing-for-kernel", "driver
 _CPU_BUILD = "framework-cpu-build"
 _OF_SOME_GPU = "framework-lacks-gpu-arch"  # PyTorch warns of each GPU that it cannot use, and goes on on the others
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
+_OF_ENGINE = (_NO_RUNTIME, "container-hook-failed")  # the same for all containers
 # What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
 OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
 _OF_OLD_GPUS, _ROWS = "open-module-unsupported-gpu", "row-remap-needed"
@@ -98,6 +99,10 @@ def unrefuted(
         found = prompt(line)
         return found.place if found is not None else None
 
+    def engine(line: int) -> str:
+        found = prompt(line)
+        return found.engine if found is not None else ""
+
     def stands(clue: Clue) -> bool:
         cause = case.knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
@@ -106,8 +111,10 @@ def unrefuted(
             return False
         if shown in again and quiet(shown) and (clue.basis == "suspected" or (cause is not None and cause.layer == "program")):
             return False
-        if cause is None or cause.layer not in layers:
+        if cause is None or (cause.layer not in layers and clue.cause not in _OF_ENGINE):
             return True
+        if clue.cause in _OF_ENGINE:
+            below = [line for line in below if engine(line) and engine(line) == engine(shown)]
         here = prompt if cause.layer in _OF_ENVIRONMENT else place
         same = set(map(here, below)) if clue.words and here(shown) is None else {here(shown)}
         typed = prompt(shown)
@@ -169,7 +176,7 @@ def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
         for fact in case.facts.all(SMI)
         if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
     ]
-    found += [(_line(fact.quotes), frozenset(("nvml", "driver"))) for fact in tables[-1:]]
+    found += [(_line(fact.quotes), frozenset(("nvml", "driver", *_OF_ENGINE))) for fact in tables[-1:]]
     asked, computed = case.facts.there(FRAMEWORKS), case.facts.there(COMPUTED)
     if asked is not None and asked.origin == _TEXT and asked.need().available:
         # is_available() counts devices: it loads no library of the framework's and starts no kernel.
