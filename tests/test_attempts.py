@@ -355,6 +355,29 @@ def test_what_programs_print_once_a_gpu_computed(below: tuple[str, ...], works: 
     assert (report(*failed, *below).verdict == "healthy") is works
 
 
+FALLEN = ("ada@box:~$ sudo dmesg | grep Xid", "[ 90.1] NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=x, GPU has fallen off the bus.")
+
+
+@pytest.mark.parametrize(
+    ("below", "cause"),
+    [
+        (("ada@box:~$ sudo reboot", "ada@pc:~$ ssh box", "ada@box:~$ uptime", " 10:06:13 up 3 min,  1 user"), None),
+        (("ada@box:~$ sudo reboot", "ada@pc:~$ ssh box"), "gpu-fell-off-bus"),  # what came of it is not shown
+        (
+            ("ada@box:~$ sudo reboot", "ada@pc:~$ ssh box", "ada@box:~$ uptime", "It is the same again after the restart."),
+            "gpu-fell-off-bus",
+        ),
+        (("ada@other:~$ sudo reboot", "ada@other:~$ uptime", " 10:06:13 up 3 min,  1 user"), "gpu-fell-off-bus"),
+        (("ada@box:~$ sudo reboot", "ada@box:~$ journalctl -k", FALLEN[1]), "gpu-fell-off-bus"),
+    ],
+)
+def test_a_restart_makes_what_was_before_a_suspicion(below: tuple[str, ...], cause: str | None) -> None:
+    assert root(*FALLEN) == "gpu-fell-off-bus"
+    found = report(*FALLEN, *below).diagnosis
+    assert (found.root.cause if found.root is not None else None) == cause
+    assert cause or "gpu-fell-off-bus" in {one.cause for one in found.suspects}
+
+
 @pytest.mark.parametrize(
     ("failed", "cause", "over"),
     [

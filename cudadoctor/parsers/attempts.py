@@ -34,6 +34,7 @@ _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the wa
 _OF_KERNEL = lazy(r"(?:sudo )?(?:modprobe|insmod|dmesg|journalctl)\b")
 _SENT = lazy(r"(?:>>?|\| ?tee(?: -a)?) ?(?P<file>[\w./~-]{1,200})")
 _STARTERS = ("nohup", "time", "sudo", "srun", "stdbuf")
+_RESTARTS = lazy(r"(?:^|[;&] {0,2})(?:sudo )?(?:systemctl )?(?:reboot|poweroff|shutdown)\b")
 _ENGINE = lazy(r"(?:sudo )?(?P<name>docker|podman|nerdctl|apptainer|singularity)\b")
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
@@ -164,6 +165,22 @@ def _program(command: str) -> list[str]:
     """What is started, without what starts it and variables before it, and options behind it: python train.py."""
     words = list(dropwhile(lambda word: "=" in word or word in _STARTERS, command.split()))
     return list(takewhile(lambda word: not word.startswith(("-", ">", "|", "2>")), words))[:2]
+
+
+def ended_by_restart(text: Text) -> Callable[[int, str], bool]:
+    """Tells of a line's number (from 1) and its words whether the machine that printed it was restarted below, used on, and did not print
+    them again."""
+    entries = [entry for entry in typed(text) if entry.host is not None]
+    used = {entry.host: entry.index for entry in entries}
+    asked = {entry.host: entry.index for entry in entries if _RESTARTS.search(entry.command or "") and entry.index < used[entry.host]}
+    starts = [entry.index + 1 for entry in entries]
+
+    def ended(line: int, words: str) -> bool:
+        at = bisect_right(starts, line) - 1
+        restart = asked.get(entries[at].host, 0) if at >= 0 else 0
+        return line <= restart and not any(words in later for later in text.plain_lines[restart + 1 :])
+
+    return ended
 
 
 def _user_of(command: str) -> str:

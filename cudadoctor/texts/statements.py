@@ -127,7 +127,9 @@ def _unrefuted(case: Case, text: Text) -> list[Clue]:
     quiet = functools.partial(speech_of(case.knowledge).quiet, text.lines)
     outcomes = case.knowledge.conditions["outcomes"]
     again = attempts.repeated(text, outcomes, launches.SIGNS)
-    return taken_back.unrefuted(case, quiet, attempts.prompts(text), attempts.survived(text, outcomes), again)
+    return taken_back.unrefuted(
+        case, quiet, attempts.prompts(text), attempts.survived(text, outcomes), again, attempts.ended_by_restart(text)
+    )
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:

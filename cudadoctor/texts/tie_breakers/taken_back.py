@@ -46,6 +46,7 @@ _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 _OF_GPU = ("hardware", "bus", "device")  # and those of a GPU, where there is no other
+_GONE_WITH_A_BOOT = ("hardware", "bus", "device", "kernel", "node", "driver-lib")
 _OF_ENVIRONMENT = ("toolkit", "python")  # of these, the layers of which each environment may have its own
 
 
@@ -83,12 +84,15 @@ def unrefuted(
     prompt: Callable[[int], Prompt | None],
     survived: Collection[int] = (),
     again: Collection[int] = (),
+    ended: Callable[[int, str], bool] = lambda line, words: False,
 ) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
     What the writer says in his own words above all prompts is of the machine that he then shows. `quiet`, `prompt`: of a line's number,
     whether nobody asks on below it, and the prompt that it stands below; another environment of Python matters to what is in one alone.
     `survived`: lines below which their program went on computing; `again`: of a run whose program did when it was started again.
+    `ended`: of a line's number and words, whether its machine was restarted since: its state is a suspicion then, where nothing is said
+    of it below.
     """
     tables = [fact.value for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus]
     alone = _OF_GPU if tables and all(len(table.gpus) == 1 for table in tables) else ()
@@ -124,7 +128,11 @@ def unrefuted(
             for line in below
         )
 
-    return [clue for clue in case.said if stands(clue)]
+    said = [clue for clue in case.said if stands(clue)]
+    of_state = [clue for clue in said if case.knowledge.causes[clue.cause].layer in _GONE_WITH_A_BOOT]
+    if not all(ended(quote.last or 0, quote.text) and quiet(quote.last or 0) for clue in of_state for quote in clue.quotes):
+        return said
+    return [msgspec.structs.replace(clue, basis="suspected") if clue in of_state else clue for clue in said]
 
 
 def _of_guest(clue: Clue, case: Case) -> bool:
