@@ -355,6 +355,38 @@ def test_what_programs_print_once_a_gpu_computed(below: tuple[str, ...], works: 
     assert (report(*failed, *below).verdict == "healthy") is works
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "is_same"),
+    [
+        ("python -m train --batch 8", "python -m train --batch 4", True),
+        ("python -m train", "python -m evaluate", False),
+        ("python train.py 2>/dev/null", "nohup python train.py --batch 4 2> err.txt", True),
+        ("LR=1 python -u train.py", "LR=2 time python train.py", True),
+        ("python -c 'import a'", "python -c 'import b'", False),
+        ("python train.py", "cat train.py", False),
+        ("tail -n 5 a.log", "tail -n 5 b.log", False),
+        ("grep loss a.log", "grep loss b.log", False),
+        ("cd a && python -u train.py", "cd a && python -u other.py", False),
+        ("docker run a", "docker run b", False),
+        ("ssh b python train.py", "ssh c python train.py", False),
+        ("yolo detect train batch=32", "yolo detect train batch=16", True),
+    ],
+)
+def test_what_makes_two_runs_one_program(first: str, then: str, is_same: bool) -> None:
+    failed = (f"ada@box:~$ {first}", OOM)
+    assert root(*failed) == "program-out-of-memory"
+    assert (root(*failed, f"ada@box:~$ {then}", "step 500 loss 1.2886") is None) is is_same
+
+
+def test_a_log_shows_the_run_that_wrote_it() -> None:
+    failed = ("$ python train.py --batch 8 > a.log 2>&1", "$ tail -n 1 a.log", OOM)
+    assert root(*failed) == "program-out-of-memory"
+    assert root(*failed, "$ python train.py --batch 4", "step 500 loss 1.2886") is None
+    again = (*failed, "$ python train.py --batch 4 > b.log 2>&1")
+    assert root(*again, "$ tail -n 1 b.log", "step 500 loss 1.2886") is None
+    assert root(*again, "$ grep loss a.log", "step 10 loss 2.2886") == "program-out-of-memory"  # what it did before it failed
+
+
 FALLEN = ("ada@box:~$ sudo dmesg | grep Xid", "[ 90.1] NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=x, GPU has fallen off the bus.")
 
 

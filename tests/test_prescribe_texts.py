@@ -195,6 +195,7 @@ def test_a_newer_driver_is_no_way_out_where_no_newer_one_drives_the_gpu() -> Non
 BRAKED = (
     "    Clocks Event Reasons\n        HW Slowdown                       : Active\n            HW Power Brake Slowdown       : Active\n"
 )
+WATCHED = "14:07:11 gpu5 sm=345MHz temp=58C reasons: hw_power_brake_slowdown=Active\n"
 NO_WINDOW = "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 (PCI:0000:00:10.0)\n"
 UNPINNED = "NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
 COMPAT = (
@@ -215,6 +216,9 @@ OF_UNIT = (
         (BRAKED, "power supplies of the server", True),
         (BRAKED, "Restore the airflow", False),
         (BRAKED.replace("HW Power Brake", "HW Thermal"), "Restore the airflow", True),
+        (WATCHED, "power supplies of the server", True),
+        (WATCHED, "Restore the airflow", False),  # a temperature is in each such line
+        (WATCHED.replace("power_brake", "thermal"), "Restore the airflow", True),
         (NO_WINDOW, "the firmware OVMF", False),
         (NO_WINDOW + "bios: seabios\nhostpci0: 0000:84:00,rombar=0\nmachine: pc-i440fx-9.2\n", "the firmware OVMF", True),
         (UNPINNED, "--ulimit memlock=-1", False),

@@ -18,7 +18,7 @@ import pytest
 from cudadoctor.commands import manual
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources import applying, inherited, interpreters, owners, programs, recording, trust, writing
+from cudadoctor.sources import applying, inherited, interpreters, listings, owners, programs, recording, trust, writing
 from cudadoctor.sources.interpreters import examined_python
 from tests.test_interpreters import interpreter
 
@@ -518,7 +518,7 @@ def test_a_tree_within_another_is_not_listed_twice(tmp_path: Path, monkeypatch: 
 
 
 def test_a_tree_that_cannot_be_looked_through_in_time_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "_PATIENCE", 0.0)
+    monkeypatch.setattr(listings, "_PATIENCE", 0.0)
     assert trust.tree(str(tmp_path)) == "cannot be looked through (it takes longer than 0 s)"
 
 

@@ -25,7 +25,8 @@ DEEPEST = 64  # parts of a dotted key
 # Also within texts: which is which, only a reader of TOML knows. The first finds what looks like a key, the last one with any quoted part.
 _KEYS = re.compile(r"[\w \t.'\"-]+")
 _PART = re.compile(r"[\w'\"][ \t]*\.")
-_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')[ \t]*\.[ \t]*){64}""")
+_QUOTED = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')[ \t]*\.[ \t]*"""
+_DEEP = re.compile(rf"(?<![\w-])(?:{_QUOTED}){{{DEEPEST}}}")
 
 
 class PolicyError(Exception):

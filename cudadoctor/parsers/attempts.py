@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import dropwhile, pairwise, takewhile
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -32,10 +32,14 @@ _OTHER_PLACE = lazy(
 )
 _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
 _OF_KERNEL = lazy(r"(?:sudo )?(?:modprobe|insmod|dmesg|journalctl)\b")
-_SENT = lazy(r"(?:>>?|\| ?tee(?: -a)?) ?(?P<file>[\w./~-]{1,200})")
-_STARTERS = ("nohup", "time", "sudo", "srun", "stdbuf")
+_Program = tuple[str | None, ...]
+_SENT = lazy(r"(?:>>?|\| ?tee(?: -a)?) ?(?P<file>(?!/dev/)[\w./~-]{1,200})")
+_STARTED_BY = lazy(r"(?:(?:nohup|time|sudo|srun|stdbuf|[A-Za-z_]\w{0,60}=\S{0,200}) {1,4}){0,9}")
+_PIPED, _MORE, _SCRIPT = lazy(r" (?:\||\d?>)"), lazy(r"&&|;"), lazy(r"^\./|\.(?:py|sh)$")
 _RESTARTS = lazy(r"(?:^|[;&] {0,2})(?:sudo )?(?:systemctl )?(?:reboot|poweroff|shutdown)\b")
-_ENGINE = lazy(r"(?:sudo )?(?P<name>docker|podman|nerdctl|apptainer|singularity)\b")
+_ENGINES = "docker|podman|nerdctl|apptainer|singularity"
+_ENGINE = lazy(rf"(?:sudo )?(?P<name>{_ENGINES})\b")
+ELSEWHERE = lazy(rf"\b(?:{_ENGINES}|kubectl|lxc|pct|ssh|srun)\b")  # what they run is run in a container or on another node
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
@@ -137,34 +141,44 @@ def survived(text: Text, outcomes: Mapping[str, re.Pattern[str]]) -> frozenset[i
 
 
 def repeated(text: Text, outcomes: Mapping[str, re.Pattern[str]], computes: re.Pattern[str]) -> frozenset[int]:
-    """Numbers (from 1) of the lines of a run whose program was started again below, with whatever options, and then went on computing, as
+    """Numbers (from 1) of the lines of runs whose program was started again below, with whatever options, and then went on computing, as
     it shows itself or the file that its output was sent to does. `computes`: further signs of it."""
     goes_on, ends_badly = outcomes["goes-on"], outcomes["ends-badly"]
     out: set[int] = set()
-    last: dict[tuple[str, ...], Typed] = {}
-    logs: dict[str, tuple[str, ...]] = {}
+    runs: dict[_Program, list[tuple[int, Typed]]] = {}  # where each was started, and a command that shows its output
+    logs: dict[tuple[str | None, str], tuple[int, _Program]] = {}
     for entry in typed(text):
         command = entry.command or ""
-        program = next((logs[word] for word in command.split() if word in logs), (*_program(command), entry.host or ""))
+        sources = [logs[entry.host, word] for word in command.split() if (entry.host, word) in logs]
+        started, program = sources[0] if sources else (entry.index, (entry.host, *_program(command)))
+        if len(program) < 2:
+            continue
         shown = [text.lines[index][:_LONGEST] for index in range(entry.index + 1, entry.end)]
-        if (
-            program in last
-            and any(goes_on.search(line) or computes.search(line) for line in shown)
-            and not any(map(ends_badly.search, shown))
-        ):
-            out.update(range(last[program].index + 1, last[program].end + 1))
-        sent = _SENT.search(command)
-        if sent is not None:
-            logs[sent["file"]] = program
-        elif program not in logs.values():
-            last[program] = entry
+        computing = any(goes_on.search(line) or computes.search(line) for line in shown)
+        if computing and not any(map(ends_badly.search, shown)):
+            out.update(line for at, view in runs.get(program, ()) if at < started for line in range(view.index + 1, view.end + 1))
+        runs.setdefault(program, []).append((started, entry))
+        if (sent := _SENT.search(command)) is not None:
+            logs[entry.host, sent["file"]] = started, program
     return frozenset(out)
 
 
-def _program(command: str) -> list[str]:
-    """What is started, without what starts it and variables before it, and options behind it: python train.py."""
-    words = list(dropwhile(lambda word: "=" in word or word in _STARTERS, command.split()))
-    return list(takewhile(lambda word: not word.startswith(("-", ">", "|", "2>")), words))[:2]
+def _program(command: str) -> tuple[str, ...]:
+    """What is started, without what starts it and its options: python train.py. Empty where that may be anything: `python -c`."""
+    begin = _STARTED_BY.match(command)
+    words = _PIPED.split(command[begin.end() if begin is not None else 0 :])[0].split()
+    if not words or ELSEWHERE.match(words[0]):
+        return ()
+    plain = [word for word in words if not word.startswith("-")]
+    if _MORE.search(command):
+        return tuple(plain)
+    if "-m" in words[:-1]:
+        return words[0], words[words.index("-m") + 1]
+    script = next((place for place, word in enumerate(plain) if _SCRIPT.search(word)), None)
+    if script is not None:
+        return tuple(plain[: script + 1])
+    named = [word for word in takewhile(lambda word: not word.startswith("-"), words) if "=" not in word]
+    return tuple(named) if len(named) > 1 else ()
 
 
 def ended_by_restart(text: Text) -> Callable[[int, str], bool]:

@@ -12,7 +12,7 @@ from math import prod
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, LAUNCH, Launch
-from cudadoctor.parsers.attempts import typed
+from cudadoctor.parsers.attempts import ELSEWHERE, typed
 from cudadoctor.parsers.base import Output, Parser, Text
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
@@ -47,19 +47,22 @@ def _numbers(shape: str) -> tuple[int, ...]:
 
 
 # ---------------------------------------------------------------- signs that a GPU computed
-SIGNS = lazy(
-    r"\bResult = PASS\b"  # deviceQuery and bandwidthTest of the CUDA samples
-    r"|device='cuda(?::\d{1,2})?'\)"  # a tensor of PyTorch with its values
-    r"|\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"  # llama.cpp and what is built on it
-    r"|init engine \(profile, create kv cache, warmup model\) took"  # vLLM
-    r"|\s(?:100% GPU|\d{1,2}%/\d{1,2}% CPU/GPU)\s"  # ollama ps
-    r"|^# Avg bus bandwidth {1,8}: {1,4}[1-9]"  # nccl-tests
-    r"|= [\d.]{1,12} (?:sing|doub)le-precision GFLOP/s at "  # nbody of the CUDA samples
-    r"|\| CUDA {1,12}\| {1,8}\d{1,3} \| {1,20}(?:pp|tg)\d{1,6} \| {1,16}[\d.]{1,12} ± "  # llama-bench
-    r"| GPU-\d{1,2}: {1,8}[\d.]{1,12} us "  # cupyx.profiler.benchmark
-    r"|^\[CudaDevice\(id=\d"  # jax.devices(): its client has a context on each
-    r"|compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"  # vectorAdd and other samples
+# What programs print then: a literal of the line, and its form.
+_SIGNS = (
+    ("Result = PASS", r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
+    ("device='cuda", r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
+    ("layers to GPU", r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
+    ("init engine (profile", r"init engine \(profile, create kv cache, warmup model\) took"),  # vLLM
+    ("% GPU ", r"\s100% GPU\s"),  # ollama ps
+    ("CPU/GPU", r"\s\d{1,2}%/\d{1,2}% CPU/GPU\s"),  # the same of a model that does not fit
+    ("# Avg bus bandwidth", r"^# Avg bus bandwidth {1,8}: {1,4}[1-9]"),  # nccl-tests
+    ("-precision GFLOP/s", r"= [\d.]{1,12} (?:sing|doub)le-precision GFLOP/s at "),  # nbody of the CUDA samples
+    ("| CUDA ", r"\| CUDA {1,12}\| {1,8}\d{1,3} \| {1,20}(?:pp|tg)\d{1,6} \| {1,16}[\d.]{1,12} ± "),  # llama-bench
+    (" GPU-", r" GPU-\d{1,2}: {1,8}[\d.]{1,12} us "),  # cupyx.profiler.benchmark
+    ("[CudaDevice(id=", r"^\[CudaDevice\(id=\d"),  # jax.devices(): its client has a context on each
+    ("Test PASSED", r"compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
 )
+SIGNS = lazy("|".join(form for _, form in _SIGNS))
 _SOURCE = lazy(r"\btorch\.|\bprint\(|>>>")  # that makes a tensor, and shows none
 # A command that computes on whatever GPU it gets and prints the result: it names no GPU by its number, and has its GPUs from nobody.
 _COMPUTES = lazy(
@@ -68,7 +71,6 @@ _COMPUTES = lazy(
     r"|(?=[^\n]{0,80}\bimport cupy\b)[^\n]{0,300}?\.(?:arange|array|asarray|eye|full|ones|rand\w{0,4}|zeros)\()"
 )
 _CHOSEN = "VISIBLE_DEVICES="
-_ELSEWHERE = lazy(r"\b(?:docker|podman|nerdctl|apptainer|singularity|kubectl|lxc|pct|ssh|srun)\b")
 _FAILED = lazy(r"(?i)\btraceback\b|error|exception|\bnot found\b|\bnan\b")
 BY_HAND, BY_HAND_ELSEWHERE = "a command that was typed", "a command that was typed, in a container or on another node"
 
@@ -81,7 +83,7 @@ def parse_signs(text: Text) -> Output:
         if entry.command is not None and _COMPUTES.search(entry.command) and _CHOSEN not in text.plain_lines[entry.index]:
             answer = list(takewhile(lambda index: text.plain_lines[index].strip(), range(entry.index + 1, entry.end)))
             if answer and not any(_FAILED.search(text.plain_lines[index]) for index in answer):
-                found.append((answer[-1] + 1, BY_HAND_ELSEWHERE if _ELSEWHERE.search(entry.command) else BY_HAND))
+                found.append((answer[-1] + 1, BY_HAND_ELSEWHERE if ELSEWHERE.search(entry.command) else BY_HAND))
     if found:
         last, words = max(found)
         yield text.fact(COMPUTED, words, text.quote(last))
@@ -98,21 +100,6 @@ PARSERS = (
         name="computed",
         keys=(COMPUTED.name,),
         parse=parse_signs,
-        wakes=(
-            "Result = PASS",
-            "device='cuda",
-            "layers to GPU",
-            "Test PASSED",
-            "import torch",
-            "import cupy",
-            "% GPU ",
-            "-precision GFLOP/s",
-            "| CUDA ",
-            " GPU-",
-            "CPU/GPU",
-            "# Avg bus bandwidth",
-            "[CudaDevice(id=",
-            "init engine (profile",
-        ),
+        wakes=(*(literal for literal, _ in _SIGNS), "import torch", "import cupy"),
     ),
 )

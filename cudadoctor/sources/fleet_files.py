@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
 
+from cudadoctor.model.report import SCHEMA
 from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import unpacking
 from cudadoctor.sources.decoding import decoded, json_object
@@ -20,9 +21,6 @@ _NO_FILE = "a link, a pipe or a device, which is not followed: name it itself"
 _ARCHIVES = (
     ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.zst", ".tzst", ".zip",
 )  # fmt: skip
-
-
-_SCHEMA = "cudadoctor.report/"
 
 
 class Piece(NamedTuple):
@@ -115,7 +113,7 @@ def _of_file(path: str) -> Iterator[Piece]:
 def _is_no_note(piece: Piece) -> bool:
     """Whether what lies beside a recording, or below it, may be more than its owner's notes on it: all but JSON that is no report."""
     found = json_object(decoded(piece.body)) if piece.body is not None else None
-    return found is None or str(found.get("schema")).startswith(_SCHEMA)
+    return found is None or str(found.get("schema")).startswith(f"{SCHEMA.partition('/')[0]}/")
 
 
 def _ends(name: str, *endings: str) -> bool:

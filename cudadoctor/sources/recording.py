@@ -95,20 +95,7 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
     def recorded(item: Item) -> RecordedItem:
         paths = {"stdout": keep(item, "out", item.stdout), "stderr": keep(item, "err", item.stderr or None)}
         size = sum(len(files[path]) for path in paths.values() if path is not None)
-        return RecordedItem(
-            id=item.id,
-            kind=item.kind,
-            what=item.what,
-            status=item.status,
-            why=item.why,
-            exit=item.exit,
-            signal=item.signal,
-            **paths,
-            size=size,
-            dropped_bytes=item.dropped_bytes,
-            seconds=round(item.seconds, 4),
-            excerpt=item.excerpt,
-        )
+        return RecordedItem(**{**_fields(item, RecordedItem), **paths, "size": size, "seconds": round(item.seconds, 4)})
 
     items = tuple(map(recorded, evidence.items))
     origin = RecordedOrigin(**_fields(evidence, RecordedOrigin))
@@ -119,7 +106,7 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
 
 def _fields(of: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
     """What is recorded under the same name."""
-    return {name: getattr(of, name) for name in kind.__struct_fields__}
+    return {name: getattr(of, name) for name in kind.__struct_fields__ if hasattr(of, name)}
 
 
 def is_archive(target: str) -> bool:
@@ -332,9 +319,8 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
     kept = [stream if stream is None else stream[part] for stream in streams]
     dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
     stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
-    given = {**_fields(recorded, RecordedItem), "stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
-    del given["size"]
-    return Item(**given, origin="text" if recorded.kind == "text" else "recording")
+    read = {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
+    return Item(**{**_fields(recorded, Item), **read, "origin": "text" if recorded.kind == "text" else "recording"})
 
 
 def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:

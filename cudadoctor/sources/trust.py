@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from cudadoctor.sources import linked, owners
+from cudadoctor.sources.listings import Listing
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _MOST_LINKS = 40  # as in the kernel
@@ -30,10 +29,9 @@ _MADE_BY_LOADER = re.compile(r"\$\{?(?:LIB|PLATFORM)\b")
 # The loader's own folders, which every program looks through.
 _SYSTEMS_OWN = re.compile(r"(?:/usr(?:/local)?)?/lib(?:32|64|x32)?(?:/[a-z0-9_]{1,20}-linux-gnu[a-z0-9_]{0,20})?\Z")
 _asked = []  # type: list[str]  # interpreters, and trees, that are being looked at
-_ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
+_ahead = {}  # type: dict[str, Listing]  # listings that were begun before somebody asked
 _kept = []  # type: list[_Question]  # those that are being answered
 _PYTHONS = ("python", "pypy")  # how the names of interpreters begin
-_PATIENCE = 15.0  # seconds to look through what one child lists
 # What follows `env` in a script's first line: a program, behind -S also words for it. Its other options and NAME=value lead elsewhere.
 _PLAIN_ENV = re.compile(r"(?:-S )?[\w./+][\w./+-]*(?: [\w./+-]+)*\Z")
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
@@ -176,7 +174,7 @@ def begin(places: Iterable[str]) -> None:
     rest = [place for place in new if place not in around]
     tops = [place for place in rest if not any(place != other and _lies_in(place, other) for other in rest)]
     if tops:
-        around = {**dict.fromkeys(rest, _Listing(find, tops)), **around}
+        around = {**dict.fromkeys(rest, Listing(find, tops)), **around}
     _ahead.update(around)
 
 
@@ -251,7 +249,7 @@ def _listed(find: str, root: str) -> Iterator[str]:
     kept = _question().listings
     listing = kept.get(root) or _ahead.pop(root, None)
     if listing is None or (listing.roots != [root] and listing.failure() is not None):
-        listing = _Listing(find, [root])
+        listing = Listing(find, [root])
     kept[root] = listing
     failure = listing.failure()
     yield from (path for path in listing.found if _lies_in(path, root))
@@ -259,50 +257,11 @@ def _listed(find: str, root: str) -> Iterator[str]:
         raise failure
 
 
-# Whatever belongs to others, is open to others, leads elsewhere or may name libraries.
-_LOOKED_FOR = [
-    "(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", "-o", "-name", "*.so*", ")", "-print0",
-]  # fmt: skip
-
-
-class _Listing:
-    """`find` on some trees."""
-
-    def __init__(self, find: str, roots: list[str]) -> None:
-        quiet = subprocess.DEVNULL
-        self.roots = roots
-        self.found = ()  # type: tuple[str, ...]
-        self._child = subprocess.Popen(
-            [find, *roots, *_LOOKED_FOR], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
-        )  # type: subprocess.Popen[bytes] | None
-        self._failure = None  # type: OSError | None
-
-    def failure(self) -> OSError | None:
-        """Why not all of it could be seen, when it has ended."""
-        child, self._child = self._child, None
-        if child is not None:
-            try:
-                out, _ = child.communicate(timeout=_PATIENCE)
-                self.found = tuple(os.fsdecode(path) for path in out.split(b"\0") if path)
-                self._failure = OSError(errno.EACCES, "not every folder of it can be read") if child.returncode != 0 else None
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.communicate()
-                self._failure = OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
-        return self._failure
-
-    def end(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.communicate()
-            self._child = None
-
-
 class _Question:
     """What was looked at for one answer."""
 
     def __init__(self) -> None:
-        self.listings = {}  # type: dict[str, _Listing]
+        self.listings = {}  # type: dict[str, Listing]
         self.libraries = {}  # type: dict[str, linked.Places]
         self._real = {}  # type: dict[str, str]
 

@@ -82,9 +82,9 @@ def unrefuted(
     case: Case,
     quiet: Callable[[int], bool],
     prompt: Callable[[int], Prompt | None],
-    survived: Collection[int] = (),
-    again: Collection[int] = (),
-    ended: Callable[[int, str], bool] = lambda line, words: False,
+    survived: Collection[int],
+    again: Collection[int],
+    ended: Callable[[int, str], bool],
 ) -> list[Clue]:
     """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
 
