@@ -14,10 +14,11 @@ import pytest
 from cudadoctor.commands import cli, examining
 from cudadoctor.judge.stages import judge
 from cudadoctor.model import exit_codes
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import SPARED, Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, inherited, programs, readers
 from cudadoctor.sources.children import Child
+from cudadoctor.sources.interpreters import worker_path
 from tests.command_line import ROOT, evidence_of
 from tests.judging import KNOWLEDGE, cause_of
 
@@ -99,6 +100,49 @@ def test_a_program_in_no_folder_is_absent_whatever_the_folders_forbid(tmp_path: 
     items = {item.id: item for item in host.collect(host.Plan(quick=True)).items}
     assert items["nvcc"].status == "denied"
     assert items["dkms"].status == "absent"
+
+
+ANSWERS, SILENT, LACKS = '{"event": "gpu"}', '{"event": "nvml", "code": 999}', '{"event": "end", "step": "init", "status": "fail"}'
+PASSES = '{"event": "end", "step": "devices", "status": "pass"}'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a program that is a script")
+@pytest.mark.parametrize(
+    ("nvml", "ladder", "quick", "status"),
+    [
+        (ANSWERS, PASSES, True, "not-run"),
+        (ANSWERS, PASSES, False, "ok"),
+        (SILENT, PASSES, True, "ok"),
+        (ANSWERS, LACKS, True, "ok"),
+    ],
+)
+def test_quick_runs_nvidia_smi_only_where_the_driver_does_not_answer_otherwise(
+    nvml: str, ladder: str, quick: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = {}
+    for name, line in (("nvml.py", nvml), ("ladder.py", ladder)):
+        workers[name] = tmp_path / name
+        workers[name].write_text(f"print({line!r})")
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho ran\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(host, "worker_path", lambda name: str(workers.get(name, worker_path(name))))
+    leave_out = frozenset(probe.id for probe in host.PROBES["linux"] if probe.id not in ("nvml", "ladder", "nvidia-smi"))
+    items = {item.id: item for item in host.collect(host.Plan(python=sys.executable, quick=quick, leave_out=leave_out)).items}
+    assert items["nvidia-smi"].status == status
+    smi.unlink()
+    items = {item.id: item for item in host.collect(host.Plan(python=sys.executable, quick=quick, leave_out=leave_out)).items}
+    assert items["nvidia-smi"].status == "absent"
+
+
+def test_where_quick_spared_nvidia_smi_its_row_says_so_and_no_other_lacks_it() -> None:
+    spared = {"status": "not-run", "exit": None, "stdout": None, "why": SPARED}
+    report = judged(msgspec.structs.replace(evidence_of("h200-healthy"), quick=True), nvidia_smi=spared)
+    rows = {row.id: (row.status, row.because) for row in report.checks}
+    assert report.verdict == "healthy"
+    assert rows.pop("nvidia-smi") == ("skip", "--quick")
+    assert {status for status, because in rows.values() if because != "--quick"} == {"pass"}
 
 
 def test_an_nvidia_smi_that_cannot_be_executed_is_a_warning_and_no_fault_of_the_driver() -> None:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import NOT_REACHED, spoken
+from cudadoctor.checks.common import NOT_REACHED, QUICK, spoken
 from cudadoctor.checks.reading import passed, subject_of
-from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.tables import FigureRow

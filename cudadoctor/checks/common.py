@@ -83,6 +83,7 @@ def variable_quote(fact: Fact[Environment], name: str) -> Quote:
 
 # ---------------------------------------------------------------- ladder
 NOT_REACHED = "the ladder did not get so far"
+QUICK = "--quick"
 
 
 def need_whole(facts: Facts, *variables: str) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.common import (
     NOT_REACHED,
+    QUICK,
     any_of,
     driver_cuda,
     in_python,
@@ -228,7 +229,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     said = f"Numba {numba.version}" + (f" with numba-cuda {target.version}" if target is not None else " with its own CUDA target")
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
     if climb.quick:
-        return Line(f"{said}; not imported", quotes, skip="--quick")
+        return Line(f"{said}; not imported", quotes, skip=QUICK)
     if silent is not None:
         return Line(f"{said}; whether it works is not known", quotes, because=silent)
     failed = broken(climb, "numba-kernel")

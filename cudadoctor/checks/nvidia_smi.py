@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import plural, rung_quote, variables_of
+from cudadoctor.checks.common import QUICK, plural, rung_quote, variables_of
 from cudadoctor.checks.reading import Quotes, first_true, line_if, marks_of_container, merged, off_the_bus, passed
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.evidence import SPARED
+from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, SMI, Smi
 from cudadoctor.model.values.driver import UNFIT
@@ -49,6 +50,9 @@ def _cuda_answers(facts: Facts) -> Quotes:
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    asked = facts.get(SMI)
+    if isinstance(asked, Unknown) and SPARED in asked.why:
+        return Line("not run: NVML and cuInit answered", skip=QUICK)
     found = facts[SMI]
     if found.value is None:
         skip = off_the_bus(facts) if found.origin != "text" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import NOT_REACHED, plural, spoken
+from cudadoctor.checks.common import NOT_REACHED, QUICK, plural, spoken
 from cudadoctor.checks.reading import passed, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
@@ -14,7 +14,6 @@ from cudadoctor.model.values import LADDER, SmokeStep
 
 PRINTS = "device print"
 NAMES = {"increment": "increment", "vector add": "vector add", "float32 exp": "exp"}
-QUICK = "--quick"
 PEER, PEER_CAUSE = "peer copy", "peer-access-broken"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import SPARED, Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, PYTHON_RAN, Hang, Hangs, Ladder, Silent
@@ -132,7 +132,7 @@ def _never_began(item: Item) -> bool:
 
 def _hangs(evidence: Evidence) -> Fact[object]:
     """Which probes gave no answer within their limit: known for every run, whatever the answers would have been."""
-    asked = tuple(item.id for item in evidence.items if item.id in HANG_NAMES and item.status != "not-run")
+    asked = tuple(item.id for item in evidence.items if item.id in HANG_NAMES and (item.status != "not-run" or item.why == SPARED))
     hung = [item for item in evidence.items if _hangs_there(item)]
     entries = tuple(
         Hang(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cudadoctor.model.evidence import Evidence, Item, Status, writable
+from cudadoctor.model.evidence import SPARED, Evidence, Item, Status, writable
 from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
@@ -144,6 +144,10 @@ class Collector:
                 self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status=status, why=why or f"{argv[0]}: command not found"))
                 return None
             argv[0] = program
+            spared = self.not_needed() if probe.spared and self.plan.quick else None
+            if spared is not None:
+                self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status="not-run", why=spared))
+                return None
         talks = probe.id.startswith("ladder")
         with uninterrupted():
             child = Child(
@@ -197,7 +201,8 @@ class Collector:
             waits = trust.as_root() and self.plan.python is None and probe.kind == "worker" and not probe.own_python
             return waits, probe.id != "ladder", probe.kind != "worker"
 
-        at_once = sorted((probe for probe in probes if not probe.instead_of), key=turn)
+        later = [probe for probe in probes if probe.instead_of or (probe.spared and self.plan.quick)]
+        at_once = sorted((probe for probe in probes if probe not in later), key=turn)
         begun = [self.start(probe) for probe in at_once]
         started = [child for child in begun if child is not None]
         for child in started:
@@ -208,11 +213,18 @@ class Collector:
             self.meanwhile()
             self.meanwhile = None
         watch(started, until=settled, on_over=self.finished)
-        for probe in probes:
-            if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
+        for probe in later:
+            if not any(self.answered(item) for item in probe.instead_of):
                 other = self.start(probe)
                 if other is not None:
                     watch([other], on_over=self.finished)
+
+    def not_needed(self) -> str | None:
+        """Why with --quick the driver is not asked once more: it answered, or it hangs and no time is left."""
+        if self.at_gate and '"event": "gpu"' in self.said("nvml"):
+            return SPARED
+        hangs = [item for item in ("nvml", "ladder") if item in self.items and self.items[item].status in ("timed-out", "abandoned")]
+        return f"--quick: {hangs[0]} gave no answer, and no time was left" if hangs else None
 
     def answered(self, item: str) -> bool:
         known = self.items.get(item)

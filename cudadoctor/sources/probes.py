@@ -34,13 +34,13 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     reader: str | None = None
     instead_of: tuple[str, ...] = ()
     own_python: bool = False  # a worker that runs in the doctor's own interpreter
-    quick: bool = True  # asked with --quick too
+    spared: bool = False  # with --quick asked last, and only where NVML and cuInit do not both answer
     of_end: bool = False  # of a long output the end is kept
 
 
 def framework(name: str) -> Probe:
     """One framework, imported and made to compute: asked only where the user asked for it."""
-    return Probe(id=f"framework-{name}", wave="load", kind="worker", what="frameworks.py", limit=FRAMEWORK_LIMIT, quick=False)
+    return Probe(id=f"framework-{name}", wave="load", kind="worker", what="frameworks.py", limit=FRAMEWORK_LIMIT)
 
 
 def _file(item: str, path: str, **more: object) -> Probe:
@@ -52,7 +52,7 @@ LINUX: tuple[Probe, ...] = (
     Probe(id="dev", wave="look", kind="listing", what="/dev", reader="list_dev"),
     Probe(id="environment", wave="look", kind="environment", what="environment", reader="read_environment"),
     Probe(id="setting-files", wave="look", kind="listing", what="shell profiles and unit files", reader="list_settings"),
-    Probe(id="held-packages", wave="look", kind="listing", what="locks of package managers", reader="list_held_packages", quick=False),
+    Probe(id="held-packages", wave="look", kind="listing", what="locks of package managers", reader="list_held_packages"),
     Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
     Probe(id="pci-names", wave="look", kind="file", what="pci.ids", reader="read_pci_names"),
     _file("modules", "/proc/modules"),
@@ -99,7 +99,7 @@ LINUX: tuple[Probe, ...] = (
     Probe(id="python-env", wave="look", kind="worker", what="python_env.py", limit=10),
     # -- ask
     Probe(id="nvml", wave="ask", kind="worker", what="nvml.py", own_python=True, limit=ANSWER_LIMIT),
-    Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT),
+    Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT, spared=True),
     Probe(id="ladder", wave="ask", kind="worker", what="ladder.py", limit=ANSWER_LIMIT),
     Probe(id="kernel-log", wave="ask", kind="command", what=("dmesg",), of_end=True),
     Probe(
@@ -162,7 +162,7 @@ WINDOWS: tuple[Probe, ...] = (
     *_cim("video-controllers", "Win32_VideoController", _ADAPTERS),
     Probe(id="python-env", wave="look", kind="worker", what="python_env.py", limit=20),
     Probe(id="nvml", wave="ask", kind="worker", what="nvml.py", own_python=True, limit=ANSWER_LIMIT),
-    Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT),
+    Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT, spared=True),
     Probe(id="ladder", wave="ask", kind="worker", what="ladder.py", limit=ANSWER_LIMIT),
 )
 PROBES = {"linux": LINUX, "win32": WINDOWS}  # by the value of sys.platform: the systems on which a live check knows what to ask
