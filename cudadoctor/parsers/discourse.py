@@ -25,6 +25,7 @@ _LONGEST = 2000  # characters of a paragraph that are looked at
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
 _MET = "met"  # of a sentence: the writer himself meets something
+_LEAVES_OUT_I = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean need no word for who met it
 _SENTENCE = lazy(r"(?<=[.!?;])\s|[。！？；]")
 _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
@@ -247,7 +248,8 @@ class Speech:
                 found.add("goes_on")
         if "asked" in found:
             found -= {"thanks", "found"}  # in advance; what is to be found
-        return found | {_MET} if {"own", "meets"} <= found else found
+        own = "own" in found or (_LEAVES_OUT_I.search(sentence) is not None and "hypothetical" not in found)
+        return found | {_MET} if own and "meets" in found else found
 
     def _closes(self, sentence: str) -> bool:
         """Whether it says that it is over; what may, must or does not end, what came back, and what was met next, is not."""

@@ -47,6 +47,7 @@ _PREFIX = lazy(
     | \([\w ]{0,32}pid=\d{1,10}[^)\n]{0,64}\)\ +                                    # (worker pid=12) of Ray
     | [A-Z]{4,8}\ \d\d-\d\d\ \d\d:\d\d:\d\d\ +(?=\[[\w./-]{1,80}:\d)                # ERROR 01-17 10:46:41 of vLLM
     | E\ {2,}                                                                       # E    of pytest
+    | -\ \*\*Exception\ Message:\*\*\ +                                               # of the report that ComfyUI writes
     | >\ ?                                                                          # quoted mail
     )""",
     re.VERBOSE,

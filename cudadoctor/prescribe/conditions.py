@@ -316,6 +316,7 @@ CONDITIONS: dict[str, Condition] = {
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
     "conda": lambda case: managers.conda_prefix(case) is not None,
+    "cxx-of-conda": lambda case: case.value("cxx_version") is not None and managers.conda_prefix(case) is not None,
     "pixi": lambda case: managers.manager(case) == "pixi",
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
