@@ -181,3 +181,38 @@ def test_in_what_a_program_printed_nobody_speaks() -> None:
     assert report(text).diagnosis.root is None
     printed = judge(evidence_of(text.encode(), printed=True), load()).diagnosis.root
     assert printed is not None
+
+
+TOLD = "My 5090 sits in an external box. As soon as I start a training I get a dead card, and only a power cycle brings it back.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"# RTX 5090 dies with Xid 79 under load\n\n{TOLD}", True),
+        (f"# What does Xid 79 mean?\n\n{TOLD}", False),
+        (f"# Xid 79 under load\n\n{TOLD}\nThe riser was loose, it is solved now.\n", False),
+        ("# Xid 79 in the nightly report\n\nThe exporter counts it twice. The table of the report has one column for each number.\n", False),
+    ],
+)
+def test_the_title_of_a_report_raises_a_suspicion_where_its_writer_met_it(text: str, named: bool) -> None:
+    found = report(text).diagnosis
+    assert found.root is None
+    assert ["gpu-fell-off-bus"] * named == [finding.cause for finding in found.suspects][:1]
+    for quote in (quote for finding in found.suspects for quote in finding.evidence):
+        assert quote.first == 1
+
+
+def test_in_chinese_nobody_has_to_say_i() -> None:
+    said = "按照文档部署镜像，拉取完成后开始运行。\n这个镜像比较新。\n文档没有写驱动的要求。\n机器在机房里。\n遇到了下面的错误：\n"
+    message = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, please update your driver: unknown.\n"
+    found = report(f"{said}{message}应该升级驱动，还是换一个镜像？\n").diagnosis.root
+    assert found is not None
+    assert found.cause == "container-cuda-too-new"
+
+
+def test_the_report_that_comfyui_writes_holds_the_message() -> None:
+    text = "# ComfyUI Error Report\n## Error Details\n- **Exception Type:** OSError\n- **Exception Message:** {}\n## Stack Trace\n"
+    found = report(text.format("The paging file is too small for this operation to complete. (os error 1455)")).diagnosis.root
+    assert found is not None
+    assert found.cause == "windows-page-file-too-small"

@@ -178,6 +178,17 @@ class Speech:
         names, *more = self._names(title)
         return _TITLE if names & {"guide", "general"} and "own" not in names and not more else 0
 
+    def title_of_report(self, lines: Sequence[str]) -> int | None:
+        """The index of the first line, where that is the title of a report: a heading, no question, and below it somebody tells what he
+        met himself, and not that it is over."""
+        first = next((at for at, line in enumerate(lines) if line.strip()), None)
+        if first is None or lines[first : first + 2][1:] not in ([], [""]) or len(lines[first]) > _LONGEST_TITLE or self._titled(lines):
+            return None
+        if not lines[first].startswith("#") or lines[first].rstrip().endswith(("?", "？")):
+            return None
+        said = self._said(lines[first + 1 :])
+        return first if said is not None and said.words[_MET] and not said.words["over"] else None
+
     def _time(self, passage: _Passage, said: _Said) -> int:
         """How sure it is that what a passage shows was over when the text was written."""
         over = said.words["over"]

@@ -163,12 +163,21 @@ _TROUBLE = lazy(
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
     """None of a document: its messages have little in common, or no program printed one and nobody speaks of a machine of his own."""
-    found = list(_recognise(text, knowledge, is_text=True))
+    found = list(_recognise(text, knowledge, is_text=True)) or _of_title(text, knowledge)
     if _is_catalogue(found, error_codes.xids_named(text, knowledge), text.lines):
         return []
     shown = {line for clue in found for quote in clue.quotes for line in range(quote.first or 0, (quote.last or 0) + 1)}
     printed = not shown.isdisjoint(prepared(text).printed)
     return found if printed or speech_of(knowledge).tells(text.lines) else []
+
+
+def _of_title(text: Text, knowledge: Knowledge) -> list[Clue]:
+    """What the title of a report names, whose writer tells below that he met it: his word for it, which no program printed."""
+    title = speech_of(knowledge).title_of_report(text.lines)
+    if title is None:
+        return []
+    above = Text("\n" * title + text.lines[title].lstrip("# "), source=text.source, origin=text.origin)
+    return [msgspec.structs.replace(clue, basis="suspected") for clue in _recognise(above, knowledge)]
 
 
 def _is_catalogue(found: list[Clue], named: Iterable[tuple[int, tuple[str, ...]]], lines: Sequence[str]) -> bool:
