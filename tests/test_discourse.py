@@ -192,7 +192,10 @@ TOLD = "My 5090 sits in an external box. As soon as I start a training I get a d
         (f"# RTX 5090 dies with Xid 79 under load\n\n{TOLD}", True),
         (f"# What does Xid 79 mean?\n\n{TOLD}", False),
         (f"# Xid 79 under load\n\n{TOLD}\nThe riser was loose, it is solved now.\n", False),
-        ("# Xid 79 in the nightly report\n\nThe exporter counts it twice. The table of the report has one column for each number.\n", False),
+        (
+            "# Xid 79 in the nightly report\n\nThe exporter counts it twice. The table of the report has one column for each number.\n",
+            False,
+        ),
     ],
 )
 def test_the_title_of_a_report_raises_a_suspicion_where_its_writer_met_it(text: str, named: bool) -> None:
