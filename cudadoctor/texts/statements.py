@@ -41,7 +41,7 @@ from cudadoctor.model.values import (
     Ladder,
     Nvml,
 )
-from cudadoctor.parsers import attempts, error_codes, kernel_log, launches, out_of_memory, signs
+from cudadoctor.parsers import attempts, error_codes, kernel_log, launches, out_of_memory, recovery, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import is_prose, speech_of
 from cudadoctor.parsers.in_quotes import InQuotes
@@ -102,7 +102,8 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
             decided = guard.run("texts", "ties", none, _decided, Case(said, facts, knowledge))
             now = guard.run("texts", "document", [*decided, *said], _reported, decided, Case(said, facts, knowledge), item)
-            found.extend(guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item)))
+            now = guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item))
+            found.extend(guard.run("texts", "recovered", now, _recovered, Case(now, facts, knowledge), _text(item)))
             found.extend(before)
     return tuple(found)
 
@@ -130,6 +131,29 @@ def _unrefuted(case: Case, text: Text) -> list[Clue]:
     return taken_back.unrefuted(
         case, quiet, attempts.prompts(text), attempts.survived(text, outcomes), again, attempts.ended_by_restart(text)
     )
+
+
+# Of these layers a fault is every program's, in containers too; and of one nvidia-smi lists no GPU.
+_OF_HOST, _UNLISTED = ("kernel", "node", "container"), ("kernel",)
+
+
+def _recovered(case: Case, text: Text) -> list[Clue]:
+    """Without the clues that are over at the end: below all that the text states a GPU computes, and nobody asks on."""
+    said, outcomes = list(case.said), case.knowledge.conditions["outcomes"]
+    ends = (((outcomes["goes-on"], launches.SIGNS), None), ((outcomes["lists-gpu"],), _UNLISTED))
+    for seen, layers in ends if said else ():
+        end = recovery.Recovery(text, outcomes, *seen)
+        if end.works is None or not speech_of(case.knowledge).quiet(text.lines, end.works + 1):
+            continue
+        shown = [end.shown(clue.quotes) for clue in said]
+        if any(end.works < at for clue, at in zip(said, shown, strict=True) if clue.basis == "stated" and not clue.advice):
+            continue
+        of = [case.knowledge.causes[clue.cause].layer for clue in said]
+        over = (layer in layers if layers is not None else layer not in GPU_LAYERS or taken_back.one_gpu(case) for layer in of)
+        said = [
+            clue for clue, at, layer, may in zip(said, shown, of, over, strict=True) if not (may and end.ends(at, of_host=layer in _OF_HOST))
+        ]
+    return said
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:

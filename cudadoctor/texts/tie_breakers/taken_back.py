@@ -12,7 +12,7 @@ import msgspec
 
 from cudadoctor.inventory.rungs import below
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import GPU_LAYERS, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, SMI, SMI_DETAILS
 from cudadoctor.parsers.attempts import Prompt
@@ -45,7 +45,6 @@ _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
-_OF_GPU = ("hardware", "bus", "device")  # and those of a GPU, where there is no other
 _GONE_WITH_A_BOOT = ("hardware", "bus", "device", "kernel", "node", "driver-lib")
 _OF_ENVIRONMENT = ("toolkit", "python")  # of these, the layers of which each environment may have its own
 
@@ -94,8 +93,7 @@ def unrefuted(
     `ended`: of a line's number and words, whether its machine was restarted since: its state is a suspicion then, where nothing is said
     of it below.
     """
-    tables = [fact.value for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus]
-    alone = _OF_GPU if tables and all(len(table.gpus) == 1 for table in tables) else ()
+    alone = GPU_LAYERS if one_gpu(case) else ()
     layers = (*_OF_MACHINE, *alone, *(() if case.container else ("container",)))
     worked = {name: line for line, names in _answers(case) if quiet(line) for name in names}
 
@@ -133,6 +131,12 @@ def unrefuted(
     if not all(ended(quote.last or 0, quote.text) and quiet(quote.last or 0) for clue in of_state for quote in clue.quotes):
         return said
     return [msgspec.structs.replace(clue, basis="suspected") if clue in of_state else clue for clue in said]
+
+
+def one_gpu(case: Case) -> bool:
+    """Whether every table of nvidia-smi lists one GPU, of which then all speaks."""
+    tables = [fact.value for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    return bool(tables) and all(len(table.gpus) == 1 for table in tables)
 
 
 def _of_guest(clue: Clue, case: Case) -> bool:
