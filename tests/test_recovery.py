@@ -1,0 +1,53 @@
+"""The last outcome of a text counts: what was changed below a failure, and computes then, is over; all else stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pasted import root, suspects
+
+ADA = "ada@box:~$ "
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+TRAINS = "device cuda:0\nstep 100 | loss 2.31 | 3.4 it/s"
+LOST = "NVRM: Xid (PCI:0000:02:00): 79, pid=12, name=python3, GPU has fallen off the bus."
+
+
+def session(*lines: str) -> str:
+    return "\n".join(lines) + "\n"
+
+
+FAILS = session(f"{ADA}python a.py", IMAGE)
+OVER = {
+    "another wheel": session(FAILS, f"{ADA}pip install torch==2.9.1", f"{ADA}python b.py", TRAINS),
+    "a log that tells of it": session("=== run 1 ===", IMAGE, "=== run 2 ===", "torch 2.9.1 installed", TRAINS),
+    "a fault of the host, in a container": session(
+        f"{ADA}nvidia-smi", MISMATCH, f"{ADA}sudo modprobe nvidia", f"{ADA}docker run --gpus all img", TRAINS
+    ),
+    "a driver that lists its GPU": session(
+        f"{ADA}sudo modprobe nvidia", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", f"{ADA}sudo reboot",
+        f"{ADA}nvidia-smi -L", "GPU 0: NVIDIA A10 (UUID: GPU-6f1c2f0e-3a57-52c9-9a7c-1ad6d6c10a3c)",
+    ),
+}  # fmt: skip
+STANDS = {
+    "nothing was changed": session(FAILS, f"{ADA}python b.py", TRAINS),
+    "changed before it failed": session(f"{ADA}pip install torch==2.9.1", FAILS, f"{ADA}python b.py", TRAINS),
+    "it fails again": session(FAILS, f"{ADA}pip install torch==2.9.1", f"{ADA}python b.py", TRAINS, f"{ADA}python a.py", IMAGE),
+    "it computes and ends badly": session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}python b.py", TRAINS, "Killed"),
+    "on another host": session(FAILS, f"{ADA}pip install torch==2.9.1", "ada@other:~$ python a.py", TRAINS),
+    "of a Python, in a container": session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}docker run --gpus all img", TRAINS),
+    "on the processor": session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}python b.py", "falling back to CPU", TRAINS),
+    "no GPU is named": session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}python b.py", "step 100 | loss 2.31 | 3.4 it/s"),
+    "somebody asks on": session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}python b.py", TRAINS, "", "How do I get a.py to run?"),
+    "one of several GPUs": session(f"{ADA}dmesg | tail -n 1", LOST, f"{ADA}sudo systemctl restart app", f"{ADA}python b.py", TRAINS),
+}
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_what_was_changed_and_computes_is_over(name: str) -> None:
+    assert (root(OVER[name]), suspects(OVER[name])) == (None, [])
+
+
+@pytest.mark.parametrize("name", STANDS)
+def test_all_else_stands(name: str) -> None:
+    assert root(STANDS[name]) == ("gpu-fell-off-bus" if LOST in STANDS[name] else "framework-lacks-gpu-arch")
