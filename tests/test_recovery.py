@@ -48,6 +48,12 @@ def test_what_was_changed_and_computes_is_over(name: str) -> None:
     assert (root(OVER[name]), suspects(OVER[name])) == (None, [])
 
 
+def test_what_fails_further_below_is_what_counts() -> None:
+    out = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 79.25 GiB of which 1.02 GiB is free."
+    text = session(FAILS, f"{ADA}pip install torch==2.9.1", f"{ADA}python b.py", TRAINS, f"{ADA}python c.py", out)
+    assert root(text) == "program-out-of-memory"
+
+
 @pytest.mark.parametrize("name", STANDS)
 def test_all_else_stands(name: str) -> None:
     assert root(STANDS[name]) == ("gpu-fell-off-bus" if LOST in STANDS[name] else "framework-lacks-gpu-arch")

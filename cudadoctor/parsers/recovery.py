@@ -47,7 +47,12 @@ class Recovery:
         words = [quote.text.strip().split("\n")[-1][:_LONGEST] for quote in quotes if quote.first is not None]
         commands = set(self._starts)
         return next(
-            (at for at in reversed(range(len(self._lines))) if at not in commands and any(said in self._lines[at] for said in words if said)), 0
+            (
+                at
+                for at in reversed(range(len(self._lines)))
+                if at not in commands and any(said in self._lines[at] for said in words if said)
+            ),
+            0,
         )
 
     def ends(self, at: int, *, of_host: bool) -> bool:

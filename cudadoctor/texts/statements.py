@@ -146,12 +146,12 @@ def _recovered(case: Case, text: Text) -> list[Clue]:
         if end.works is None or not speech_of(case.knowledge).quiet(text.lines, end.works + 1):
             continue
         shown = [end.shown(clue.quotes) for clue in said]
-        if any(end.works < at for clue, at in zip(said, shown, strict=True) if clue.basis == "stated" and not clue.advice):
-            continue
         of = [case.knowledge.causes[clue.cause].layer for clue in said]
         over = (layer in layers if layers is not None else layer not in GPU_LAYERS or taken_back.one_gpu(case) for layer in of)
         said = [
-            clue for clue, at, layer, may in zip(said, shown, of, over, strict=True) if not (may and end.ends(at, of_host=layer in _OF_HOST))
+            clue
+            for clue, at, layer, may in zip(said, shown, of, over, strict=True)
+            if not (may and end.ends(at, of_host=layer in _OF_HOST))
         ]
     return said
 
