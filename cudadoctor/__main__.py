@@ -43,9 +43,12 @@ def undo_startup_hooks() -> None:
 
 
 def take_signals() -> None:
-    """Signals that whoever started this has blocked would reach none of the children either: they end by signals and wait for them."""
+    """Signals that whoever started this has blocked would reach none of the children either: they end by signals and wait for them. Where
+    the end of children is ignored, nobody learns how one ended.
+    """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 # Python has read these two by now, whatever lies in the working directory; all others come behind this line.

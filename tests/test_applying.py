@@ -743,7 +743,7 @@ def test_a_simulation_that_failed_tells_nothing(
 ) -> None:
     monkeypatch.setattr(applying.programs, "found", lambda name: f"/usr/bin/{name}")
     ended = subprocess.CompletedProcess([], code, said.encode(), b"")
-    monkeypatch.setattr(applying.spawning, "asked", lambda *_: ended)
+    monkeypatch.setattr(applying.children, "asked", lambda *_: ended)
     assert applying.removed_by(f"{program} install -y x") == told
 
 

@@ -885,13 +885,16 @@ QUERIED_XML = """\
 
 
 @pytest.mark.parametrize("text", [QUERIED, QUERIED_XML])
-def test_a_listing_that_shows_fewer_gpus_than_it_counts_is_never_healthy(text: str, tmp_path: Path) -> None:
+def test_a_listing_that_was_cut_is_never_healthy(text: str, tmp_path: Path) -> None:
     (tmp_path / "smi").write_text(text)
     (machine,) = bundles.replayed(str(tmp_path / "smi"))
     assert judge(machine, KNOWLEDGE).verdict == "undecided"
-    (tmp_path / "smi").write_text(re.sub("(?m)(Attached GPUs.*|<attached_gpus>)2", r"\g<1>1", text))
-    (machine,) = bundles.replayed(str(tmp_path / "smi"))
-    assert judge(machine, KNOWLEDGE).verdict == "healthy"
+    one = re.sub("(?m)(Attached GPUs.*|<attached_gpus>)2", r"\g<1>1", text)
+    end = "    Processes                             : None\n" if text == QUERIED else "\t</gpu>\n</nvidia_smi_log>\n"
+    for whole, verdict in ((one, "undecided"), (one + end, "healthy")):
+        (tmp_path / "smi").write_text(whole)
+        (machine,) = bundles.replayed(str(tmp_path / "smi"))
+        assert judge(machine, KNOWLEDGE).verdict == verdict
 
 
 def test_a_member_without_a_name_is_passed_over() -> None:

@@ -25,9 +25,9 @@ from cudadoctor.report import comparison_text, run_text
 from cudadoctor.report.clean import clean
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
-from cudadoctor.sources import recording
+from cudadoctor.sources import pasted, recording
 from tests.cases import every
-from tests.command_line import ROOT, environment, evidence_of, host, run
+from tests.command_line import ROOT, changed, environment, evidence_of, host, run
 from tests.judging import KNOWLEDGE
 
 MIB = 1 << 20
@@ -441,3 +441,45 @@ def test_each_is_written_as_an_escape(letter: str) -> None:
     assert shown.isascii()
     assert shown.isprintable()
     assert re.fullmatch(r"a\\(?:x|u|U000)[0-9a-f]+b", shown)
+
+
+# ---------------------------------------------------------------- words that would be typed
+@pytest.mark.parametrize("payload", ["LD_PRELOAD; touch /tmp/x #", "$(id)", "--version; id", "a b", 3])
+def test_no_word_of_a_recording_is_a_command_that_would_settle_it(payload: object) -> None:
+    start = {"event": "start", "python": "/x/python", "version": "3.12.1", "quick": False, "replaced": [payload, "LD_PRELOAD"]}
+    ladder = next(item for item in evidence_of("h200-healthy").items if item.id == "ladder")
+    lines = [line for line in (ladder.stdout or "").splitlines() if '"start"' not in line]
+    changed = msgspec.structs.replace(ladder, stdout="\n".join([json.dumps(start), *lines]))
+    evidence = evidence_of("h200-healthy")
+    items = tuple(changed if item.id == "ladder" else item for item in evidence.items)
+    report = judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
+    assert [ask.command for ask in report.diagnosis.ask] == ["printenv LD_PRELOAD"]
+
+
+@pytest.mark.parametrize("given", ["utility,$(touch /tmp/x)", "utility --privileged evil/image #", "utility], privileged: true, x: [y"])
+def test_no_word_of_a_recording_is_an_option_of_a_container(given: str) -> None:
+    def with_it(text: str) -> str:
+        kept = [line for line in text.splitlines() if not line.startswith("NVIDIA_DRIVER_CAPABILITIES=")]
+        return "\n".join([*kept, f"NVIDIA_DRIVER_CAPABILITIES={given}"]) + "\n"
+
+    report = judge(changed("container-utility-only", {"environment": with_it}), KNOWLEDGE)
+    assert report.prescription is not None
+    texts = [step.text for step in report.prescription.steps]
+    assert any("NVIDIA_DRIVER_CAPABILITIES=compute,utility ..." in text for text in texts)
+    assert not any("privileged" in text or "touch" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("folder", "prefix"),
+    [
+        ("~/miniconda3/envs/ml", '"$HOME"/miniconda3/envs/ml'),
+        ("~/../../tmp/evil/envs/ml", '"$CONDA_PREFIX"'),
+        ("~/a\\b/envs/ml", '"$CONDA_PREFIX"'),
+    ],
+)
+def test_the_folder_of_an_environment_leads_nowhere_else(folder: str, prefix: str) -> None:
+    text = f'File "{folder}/lib/python3.11/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\nAssertionError: Torch not compiled with CUDA enabled\n'
+    report = judge(pasted.evidence_of(f"(ml) $ conda list pytorch\npytorch 2.5.1 py3.11_cpu_0 conda-forge\n{text}".encode()), KNOWLEDGE)
+    assert report.prescription is not None
+    commands = "\n".join(step.shell or "" for step in report.prescription.steps)
+    assert f"-p {prefix} " in commands

@@ -31,6 +31,11 @@ def environment(folder: Path) -> Path:
     return folder
 
 
+def test_no_place_of_our_own_packages_is_split_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / f"a{os.pathsep}b"), str(tmp_path)])
+    assert interpreters.own_packages() == str(tmp_path)
+
+
 def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = environment(tmp_path / "env")
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)

@@ -227,3 +227,9 @@ def test_letters_of_other_scripts_are_taken_out_piece_by_piece(monkeypatch: pyte
     for piece in range(1, 40):
         monkeypatch.setattr(decoding, "_PIECE", piece)
         assert decoding.narrow(text) == whole
+
+
+@pytest.mark.parametrize(("line", "told"), [("x" * 70_000, True), ("x" * 60_000, False), (f"{'x' * 60_000}\r{'x' * 60_000}", False)])
+def test_what_is_not_read_of_a_long_line_is_told(line: str, told: bool) -> None:
+    evidence = pasted.evidence_of(f"first\n{line}\nlast\n".encode())
+    assert any("very long line" in remark for remark in evidence.remarks) is told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cudadoctor.judge.stages import judge
 from cudadoctor.sources import archives, recording
 from tests.command_line import HEALTHY, evidence_of, host, run
+from tests.judging import KNOWLEDGE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of POSIX")
 EVIDENCE = evidence_of(HEALTHY)
@@ -161,3 +164,14 @@ def test_evidence_that_was_cut_since_proves_no_health(lost: int, sized: bool, tm
     assert not item.whole
     assert read.remarks == ("nvml is not whole: the recording lost a part of it",)
     assert run("check", "--replay", str(target)).code == 3
+
+
+def test_a_recording_with_zeros_in_it_is_not_whole(tmp_path: Path) -> None:
+    """As after a crash of a file system: of the size that was noted, and nothing in it."""
+    shutil.copytree(host("h200-healthy"), tmp_path / "r")
+    file = tmp_path / "r" / "evidence" / "python-env.out.txt"
+    body = file.read_bytes()
+    half = len(body) // 2
+    file.write_bytes(bytes(half) + body[half:])
+    evidence = recording.read(str(tmp_path / "r"))
+    assert (evidence.cut_short, judge(evidence, KNOWLEDGE).verdict) == (True, "undecided")

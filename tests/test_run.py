@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,65 @@ def test_the_order_stays_where_both_streams_are_one() -> None:
     code = "import os\nfor n in range(2000):\n os.write(1 + n % 2, b'%d\\n' % n)"
     alone, under = alone_and_with(python(code), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert under.stdout == alone.stdout == b"".join(b"%d\n" % n for n in range(2000))
+
+
+def test_a_program_whose_name_begins_like_pythons_is_started_once(tmp_path: Path) -> None:
+    job = tmp_path / "python_job.sh"
+    job.write_text(f"#!/bin/sh\necho started >> {tmp_path}/times\n")
+    job.chmod(0o755)
+    subprocess.run([*US[:-1], "--", str(job)], env=variables(), timeout=LIMIT, check=False, capture_output=True)
+    assert (tmp_path / "times").read_text() == "started\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("python", True), ("python3.12", True), ("/x/pypy3", True), ("python3.13t", True), ("Python.exe", True), ("pythonw.exe", True)]
+    + [(name, False) for name in ("python_job.sh", "python3-config", "pypy-train", "python.sh", "mypython")],
+)
+def test_what_is_an_interpreter_by_its_name(name: str, is_one: bool) -> None:
+    assert runner._is_python(name) is is_one
+
+
+def test_behind_a_shim_the_interpreter_is_examined_that_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim, real = tmp_path / "shims" / "python3", tmp_path / "versions" / "3.12.1" / "bin" / "python3"
+    for file, text in ((shim, "#!/usr/bin/env bash\nexec pyenv exec python3\n"), (real, "")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(shim.parent))
+    monkeypatch.setenv("PYENV_VERSION", "3.12.1")
+    assert runner.interpreter(["python3", "job.py"]) == str(real)
+    monkeypatch.setenv("PYENV_VERSION", "3.9.9")
+    monkeypatch.chdir(tmp_path)
+    assert runner.interpreter(["python3", "job.py"]) is None
+
+
+@pytest.mark.parametrize("limit", ["ulimit -n 10", "ulimit -n 16", "ulimit -n 24"])
+def test_a_limit_that_the_doctor_meets_leaves_the_program_its_exit_code(limit: str) -> None:
+    wrapped = ["sh", "-c", f'{limit}; exec "$@"', "sh", *US, "--", "sh", "-c", "exit 7"]
+    assert subprocess.run(wrapped, env=variables(), timeout=LIMIT, check=False, capture_output=True).returncode == 7
+
+
+def test_without_a_thread_for_signals_the_program_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert passing.run(python("raise SystemExit(7)"), lambda _: None).code == 7
+
+
+def test_who_ignores_the_end_of_children_learns_the_exit_code_all_the_same() -> None:
+    ignoring = python("import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])")
+    under = subprocess.run([*ignoring, *US, "--", "sh", "-c", "exit 7"], env=variables(), timeout=LIMIT, check=False)
+    assert under.returncode == 7
+
+
+def test_the_watch_of_gpus_leaves_no_child(tmp_path: Path) -> None:
+    """Whatever NVML does in it: the supervisor of all children has this one too."""
+    watch = use_watch.UseWatch(os.getpid())
+    assert watch.child.process is not None
+    assert sys.platform != "linux" or type(watch.child.process).__name__ == "Kept"
+    watch.ended(1.0)
 
 
 def test_input_is_the_programs() -> None:
@@ -208,7 +268,7 @@ def test_ctrl_c_reaches_the_program_once() -> None:
 def test_what_the_terminal_sent_is_not_sent_twice(origin: int, sent: list[int]) -> None:
     """The kernel gave Ctrl-C to the whole foreground group; a signal of a process came to the doctor alone."""
     got: list[int] = []
-    signals = passing._Signals(SimpleNamespace(send_signal=got.append), -1)  # type: ignore[arg-type]
+    signals = passing._Signals(SimpleNamespace(send_signal=got.append), -1, os.pipe())  # type: ignore[arg-type]
     signals._pass_on(SimpleNamespace(si_signo=signal.SIGINT, si_code=origin))
     assert (got, signals.asked) == (sent, True)
     os.close(signals.wake)

@@ -540,6 +540,43 @@ def test_root_runs_no_python_that_loads_what_another_user_may_write(changed: str
     assert examined_python(None)[0] is None
 
 
+MODULES = {
+    "a module of a package": ("import foo.bar", {"foo/__init__.py": "", "foo/bar.py": "LEADS"}),
+    "what a package takes from its own": ("import foo", {"foo/__init__.py": "from .bar import *", "foo/bar.py": "LEADS"}),
+    "what a package takes by its name": ("import foo", {"foo/__init__.py": "from foo.bar import *", "foo/bar.py": "LEADS"}),
+    "the second module of a line": ("import foo", {"foo.py": "import sys, bar", "bar.py": "LEADS"}),
+    "a folder with an apostrophe": ("import foo", {"foo.py": "LEADS".replace("LEADS", 'MAPPING = {"p": "{strange}/o\'brien"}')}),
+    "a list of folders": ("import foo", {"foo.py": "for one in '/usr/lib:{strange}'.split(':'): pass"}),
+    "what Python imports unasked": ("", {"sitecustomize.py": "LEADS"}),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_root_runs_no_python_whose_modules_lead_to_another_user(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, files = MODULES[name]
+    strange, packages = tmp_path / "strange", tmp_path / "own/lib/python3.11/site-packages"
+    for folder in (packages, tmp_path / "own/bin", strange / "o'brien"):
+        folder.mkdir(parents=True)
+    (tmp_path / "own/bin/python").symlink_to(interpreter(tmp_path))
+    (packages / "x.pth").write_text(f"{line}\n")
+    for file, text in files.items():
+        (packages / file).parent.mkdir(exist_ok=True)
+        (packages / file).write_text(text.replace("LEADS", "sys.path.insert(0, '{strange}')").replace("{strange}", str(strange)) + "\n")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "own"))
+    assert examined_python(None)[0] == str(tmp_path / "own/bin/python")
+    os.chown(strange / "o'brien" if "apostrophe" in name else strange, 1000, 1000)
+    assert examined_python(None)[0] is None
+
+
+def test_a_folder_that_is_only_unmounted_is_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may stand in it and make a file there; only one without a name is nobody's any more."""
+    monkeypatch.setattr(inherited, "_deleted", [])
+    monkeypatch.chdir(tmp_path)
+    inherited.keep_deleted()
+    assert inherited._deleted == []
+
+
 def test_any_variable_of_roots_that_names_such_a_place_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(tmp_path, 1000, 1000)
     monkeypatch.setenv("BASH_ENV", str(tmp_path / "x.sh"))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import msgspec
 import pytest
 
 from cudadoctor.sources import recording, writing
-from tests.command_line import HEALTHY, NOUVEAU, evidence_of, finished, host, run
+from tests.command_line import DOCTOR, HEALTHY, NOUVEAU, environment, evidence_of, finished, host, run, start
 
 FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 
@@ -27,6 +31,46 @@ def test_a_full_stdout_leaves_the_files(tmp_path: Path) -> None:
         result = finished("check", "--replay", host(NOUVEAU), "--output", f"json={tmp_path / 'r.json'}", stdout=full)
     assert result.code == 2
     assert json.loads((tmp_path / "r.json").read_text())["verdict"] == "broken"
+
+
+def test_a_stdout_that_takes_a_part_is_told_where_python_does_not_buffer(tmp_path: Path) -> None:
+    with open(tmp_path / "part", "wb") as part:
+        result = finished(
+            "check", "--replay", host(NOUVEAU), "--format", "json", stdout=part, variables={"PYTHONUNBUFFERED": "1"},
+            preexec_fn=small_files(4096),
+        )  # fmt: skip
+    assert (result.code, "File too large" in result.err) == (2, True)
+
+
+def test_a_pipe_that_does_not_block_gets_all_of_it() -> None:
+    """As another program left it; the reader is slow, and the pipe holds one page."""
+    mine, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)  # type: ignore[attr-defined]
+    process = start("causes", stdout=theirs)
+    os.close(theirs)
+    time.sleep(0.5)
+    with os.fdopen(mine, "rb") as stream:
+        text = stream.read()
+    assert (process.wait(60), len(text) > 8192, text[-1:]) == (0, True, b"\n")
+
+
+@pytest.mark.parametrize("words", [("--output", "json=rel"), ("--output", "json={0}/r.json")])
+def test_in_a_deleted_folder_the_files_are_written_or_refused(words: tuple[str, str], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    result = run_in(gone, "check", "--replay", host(NOUVEAU), "--quiet", words[0], words[1].format(tmp_path))
+    assert result.returncode == (1 if "{0}" in words[1] else 2)
+    assert "itself failed" not in result.stderr
+    assert (tmp_path / "r.json").exists() == ("{0}" in words[1])
+
+
+def run_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a folder that is removed before it starts."""
+    code = (
+        f"import os, sys; os.chdir({str(folder)!r}); os.rmdir({str(folder)!r}); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    return subprocess.run([sys.executable, "-c", code, DOCTOR, *arguments], capture_output=True, text=True, check=False, env=environment())
 
 
 @FULL

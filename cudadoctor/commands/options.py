@@ -190,15 +190,20 @@ def write_stdout(report: Report, knowledge: Knowledge, options: dict[str, Any], 
 
 def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], style: Style) -> None:
     """Every --output, and the summary of a GitHub job where Markdown was asked for."""
-    written = []
-    for form, path in outputs(options):
+    written = outputs(options)
+    for form, path in written:
         body = FORMATS[form].render(report, knowledge, style)
         terminal.write_file(path, body, json=FORMATS[form].is_json, commands=form == "github")
-        written.append((form, os.path.realpath(path)))
-    summary = os.environ.get(SUMMARY)
-    asked = options["form"] == "markdown" or any(form == "markdown" for form, _ in written)
-    if summary and asked and ("markdown", os.path.realpath(summary)) not in written:
+    summary, of_pages = os.environ.get(SUMMARY), [path for form, path in written if form == "markdown"]
+    if summary and (options["form"] == "markdown" or of_pages) and not any(_is_one_file(path, summary) for path in of_pages):
         terminal.write_file(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
+
+
+def _is_one_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def exit_code(report: Report, options: dict[str, Any]) -> int:

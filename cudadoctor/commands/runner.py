@@ -19,7 +19,7 @@ import msgspec
 
 from cudadoctor.commands import gathering
 from cudadoctor.model.use import Ended, Outcome, Reason, Watched
-from cudadoctor.sources import passing
+from cudadoctor.sources import interpreters, passing
 from cudadoctor.sources.use_watch import UseWatch
 
 if TYPE_CHECKING:
@@ -98,12 +98,17 @@ class Run:
         self.explained = True
         self.left = READING
         self.ahead: tuple[Reason, ...] | None = None
+        self.unwatched: str | None = None
         self.timer = threading.Timer(idle, self._still_idle)
         self.timer.daemon = True
 
     def _begun(self, pid: int) -> None:
-        self.watch = UseWatch(pid)
-        self.timer.start()
+        """Whatever limit the doctor meets, the program goes on."""
+        try:
+            self.watch = UseWatch(pid)
+            self.timer.start()
+        except (OSError, RuntimeError, MemoryError) as error:
+            self.unwatched = f"the watch of its GPUs did not begin: {error}"
 
     def _still_idle(self) -> None:
         if self.explained and self.watch is not None and not self.watch.saw_use():
@@ -122,8 +127,13 @@ class Run:
             self.timer.cancel()
             if self.timer.ident is not None:
                 self.timer.join()
-        assert self.watch is not None
-        return self._told(ended, self.watch.ended(ended.seconds), require_gpu=require_gpu), ended
+        watched = Watched(used="unknown", why=self.unwatched)
+        try:
+            watched = self.watch.ended(ended.seconds) if self.watch is not None else watched
+            return self._told(ended, watched, require_gpu=require_gpu), ended
+        except (OSError, RuntimeError, MemoryError) as error:  # the program's end is told all the same
+            self.explained, self.unwatched = False, f"what it did was not looked into: {error}"
+            return self._told(ended, watched, require_gpu=require_gpu), ended
 
     def _told(self, ended: Ended, watched: Watched, *, require_gpu: bool) -> Outcome:
         explained = self.explained and not ended.asked
@@ -143,7 +153,7 @@ class Run:
             gpus=watched.gpus,
             not_used=reasons,
             failure=failure,
-            notes=_without_reason(examined) if idle and not reasons else (),
+            notes=(*(_without_reason(examined) if idle and not reasons else ()), *filter(None, [self.unwatched])),
         )
 
     def _judged(self, judge: Judge, evidence: Evidence) -> Answer | None:
@@ -242,15 +252,20 @@ def reason(finding: Finding, answer: Answer, knowledge: Knowledge, *, source: st
 
 
 # ---------------------------------------------------------------- what the command line says of the program
+_INTERPRETER = re.compile(r"(?:python|pypy)w?(?:\d(?:\.\d{1,2})?)?t?(?:\.exe)?", re.IGNORECASE)
+
+
 def _is_python(path: str) -> bool:
-    return os.path.basename(path).lower().startswith(("python", "pypy"))
+    """By its whole name: python_job.sh is the user's program, which is started once."""
+    return _INTERPRETER.fullmatch(os.path.basename(path)) is not None
 
 
 def interpreter(argv: Sequence[str]) -> str | None:
-    """The Python that runs the program: the command itself, or the first line of a script. None where neither names one."""
+    """The Python that runs the program: the command itself, or the first line of a script. None where neither names one; what a shim
+    would start, for no shim is started to be looked at."""
     found = shutil.which(argv[0])
     if found is None or _is_python(argv[0]):
-        return found
+        return interpreters.behind_shims(found) if found is not None else None
     try:
         with open(found, "rb") as stream:
             first = stream.readline(512)
@@ -258,8 +273,8 @@ def interpreter(argv: Sequence[str]) -> str | None:
         return None
     words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
     if len(words) > 1 and os.path.basename(words[0]) == "env":
-        return shutil.which(words[1]) if _is_python(words[1]) else None
-    return words[0] if words and _is_python(words[0]) and os.path.exists(words[0]) else None
+        return interpreter([words[1]]) if _is_python(words[1]) else None
+    return interpreters.behind_shims(words[0]) if words and _is_python(words[0]) and os.path.exists(words[0]) else None
 
 
 def script(argv: Sequence[str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import sys
@@ -36,6 +37,22 @@ def open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+    _take_whole(1)
+    _take_whole(2)
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):  # of PYTHONUNBUFFERED, which lets the end of a text go where a disk or a pipe is full
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, errors=sys.stdout.errors, line_buffering=True)
+
+
+def _take_whole(number: int) -> None:
+    """A stream that another program left so that it takes what it can and no more is opened anew: its mark is that program's too."""
+    try:
+        if not os.get_blocking(number):
+            anew = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_APPEND)
+            os.dup2(anew, number)
+            os.close(anew)
+    except (OSError, AttributeError):
+        pass  # a socket, or a system without such names
 
 
 def no_traces() -> None:
@@ -197,11 +214,12 @@ def _write(body: str) -> None:
         except UnicodeEncodeError:
             sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left of it would end the run with another code
+        if not isinstance(error, BrokenPipeError):
+            raise FullError(f"standard output: {error.strerror}") from error
         global _unread
         _unread = True
-    except OSError as error:
-        raise FullError(f"standard output: {error.strerror}") from error
 
 
 def unread() -> bool:
@@ -235,8 +253,6 @@ def usage(message: str) -> click.UsageError:
 
 def show(error: click.ClickException) -> None:
     """What Click says of an error, with the words of the command line, a file or a recording in it, and what may have been meant."""
-    import io
-
     if type(error) is click.BadParameter and error.param is not None and isinstance(error.param.type, click.Choice):
         typed = error.message.partition("'")[2].partition("'")[0]
         meant = error.message.rstrip(".") + nearest(typed, map(str, error.param.type.choices)) + "."
@@ -301,7 +317,7 @@ def tell_unwritten() -> None:
 
 def check_file(path: str, option: str) -> None:
     """Before anything runs: a usage error where no file can be written there."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(path) or os.curdir
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise usage(f"{option}: no file can be written there")
 

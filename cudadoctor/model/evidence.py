@@ -11,6 +11,7 @@ from cudadoctor.model.pattern import lazy
 Kind = Literal["command", "file", "link", "listing", "environment", "processes", "worker", "text"]
 # ok: it answered. failed: it ran and ended with a non-zero code or a signal (its output still counts).
 # absent: known not to be there. denied, timed-out, abandoned, not-run: ignorance, `why` says which.
+LONGEST_LINE = 64 << 10  # characters of a line of a user's text: of a longer one both ends are read
 SPARED = "--quick: it is run where NVML or cuInit does not answer"  # the `why` of an item that nobody missed
 Status = Literal["ok", "failed", "absent", "denied", "timed-out", "abandoned", "not-run"]
 Origin = Literal["live", "recording", "text"]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cudadoctor.model.evidence import Item, Origin
+from cudadoctor.model.evidence import LONGEST_LINE, Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.terminal_codes import without_codes
@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 _QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 LONG = 64 << 10  # characters from which a text counts as long
-LONGEST_LINE = 64 << 10  # characters of a line of a user's text
 BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line
 

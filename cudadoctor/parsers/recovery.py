@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from cudadoctor.model.facts import Quote
-from cudadoctor.parsers.attempts import ELSEWHERE, Typed, typed
+from cudadoctor.parsers.attempts import ELSEWHERE, typed
 from cudadoctor.parsers.base import Text
 
 _LONGEST = 400  # characters of a line that are looked at
@@ -25,9 +25,9 @@ class Recovery:
         self._lines = [line[:_LONGEST] for line in text.plain_lines]
         self._entries = typed(text)
         self._starts = [entry.index for entry in self._entries]
-        commands = set(self._starts)
-        works = next((at for at in reversed(range(len(self._lines))) if at not in commands and self._says(at, *seen)), None)
-        told = ((at, outcomes["changes" if at in commands else "told-changes"]) for at in range(works or 0))
+        self._typed = frozenset(self._starts)
+        works = next((at for at in reversed(range(len(self._lines))) if at not in self._typed and self._says(at, *seen)), None)
+        told = ((at, outcomes["changes" if at in self._typed else "told-changes"]) for at in range(works or 0))
         self._changes = [at for at, pattern in told if self._says(at, pattern)]
         self.works = works if works is not None and self._changes and self._ends_well(works, outcomes) else None
 
@@ -45,15 +45,8 @@ class Recovery:
     def shown(self, quotes: Iterable[Quote]) -> int:
         """The index of the last line that shows these words, and none that was typed."""
         words = [quote.text.strip().split("\n")[-1][:_LONGEST] for quote in quotes if quote.first is not None]
-        commands = set(self._starts)
-        return next(
-            (
-                at
-                for at in reversed(range(len(self._lines)))
-                if at not in commands and any(said in self._lines[at] for said in words if said)
-            ),
-            0,
-        )
+        printed = (at for at in reversed(range(len(self._lines))) if at not in self._typed)
+        return next((at for at in printed if any(said in self._lines[at] for said in words if said)), 0)
 
     def ends(self, at: int, *, of_host: bool) -> bool:
         """Whether what the line of this index shows was over at the end: on the same host, and under the same engine of containers but

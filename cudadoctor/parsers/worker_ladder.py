@@ -5,12 +5,14 @@ A rung that began and did not end is itself an answer: the process crashed there
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.facts import Quote
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     LADDER,
     Changed,
@@ -51,6 +53,7 @@ _LISTS: dict[str, tuple[type[Value], str]] = {
     "guests": (Guest, "guest"), "loads": (GpuLoad, "load"), "sustained": (Sustained, "sustained"), "lessons": (LessonResult, "lesson"),
 }  # fmt: skip
 _OF_START = ("python", "quick", "given", "preloaded", "withheld", "replaced", "beside")
+_VARIABLE = lazy(r"[A-Za-z_]\w{0,100}", re.ASCII)
 _STEPS = ("begin", "end", "done")  # events
 ERROR_MARKS = ("Error", "error", "ERROR")
 
@@ -172,6 +175,7 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
             fields |= {name: entry.fields.get(name) for name in _OF_START}
+            fields |= {name: _names_of_variables(fields[name]) for name in ("withheld", "replaced")}
         elif step == "libcuda":
             # The version in its file's name. On WSL and Jetson that is libcuda.so.1.1, whatever the driver: NVML knows it there.
             named = entry.fields.get("library")
@@ -182,10 +186,15 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     return fields
 
 
+def _names_of_variables(said: object) -> list[str]:
+    """What a recording may say is typed by its reader."""
+    return [name for name in said if isinstance(name, str) and _VARIABLE.fullmatch(name)] if isinstance(said, list) else []
+
+
 def _not_the_users(result: RungResult, heading: dict[str, Any]) -> RungResult:
     """A failure without places in which the user's program finds its libraries says nothing of that program; nor does success, where it
     loads another library of the driver's."""
-    withheld, replaced = (names if isinstance(names := heading.get(kind), list) else [] for kind in ("withheld", "replaced"))
+    withheld, replaced = (heading.get(kind, ()) for kind in ("withheld", "replaced"))
     why = None
     if result.status != "pass":
         why = left_out(withheld, _LEADS_TO.get(result.rung, ()))

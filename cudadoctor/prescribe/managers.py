@@ -22,6 +22,7 @@ _TOLD = ("pixi", "poetry", "uv-project", "conda", "uv")
 _PREFIX = lazy(
     r"(?<![\w.}$-])(?P<home>~)?(?P<prefix>(?:/|[A-Za-z]:\\)[\w.@+/\\-]{0,200}[/\\]envs[/\\][\w.-]{1,60})[/\\](?:lib|Lib|bin|python\.exe)\b"
 )
+_BELOW_HOME = lazy(r"(?:/(?!\.{1,2}/)[\w.@+-]{1,100}){1,20}")  # no shell takes any of it for more than it is
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?P<options>(?: --?[a-z-]+)*)(?P<rest>.*)")
 _INDEX = lazy(r" --index-url (?P<url>\S+/)(?P<tag>\{torch_index\})")
 _CONDA = lazy(r"conda (?P<command>install|remove) -y -p \{prefix\}(?P<options>(?: -c conda-forge| --[a-z-]+)*)(?P<rest>.*)")
@@ -61,7 +62,9 @@ def conda_prefix(case: Case) -> str | None:
     named = _PREFIX.search(case.words) or _PREFIX.search(shown)
     if case.variable("CONDA_PREFIX") or named is None:
         return case.variable("CONDA_PREFIX") or Script("$Env:CONDA_PREFIX" if case.windows else '"$CONDA_PREFIX"')
-    return Script(f'"$HOME"{named["prefix"]}') if named["home"] else named["prefix"]
+    if not named["home"]:
+        return named["prefix"]
+    return Script(f'"$HOME"{named["prefix"]}') if _BELOW_HOME.fullmatch(named["prefix"]) else Script('"$CONDA_PREFIX"')
 
 
 def in_its_words(text: str, case: Case) -> str | None:

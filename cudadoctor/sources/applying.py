@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
-from cudadoctor.sources import inherited, programs, spawning, trust
+from cudadoctor.sources import children, inherited, programs, trust
 
 _SHELL = "/bin/sh"
 _SIMULATION = 120.0  # seconds
@@ -230,7 +230,7 @@ def after(script: str) -> dict[str, str] | None:
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
     argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
-    done = spawning.asked(argv, {**inherited.for_repair(), "PATH": path}, _SIMULATION)
+    done = children.asked(argv, {**inherited.for_repair(), "PATH": path}, _SIMULATION)
     if done is None or done.returncode != 0:
         return None
     parts = (os.fsdecode(part).partition("=") for part in done.stdout.split(b"\0") if part)
@@ -281,7 +281,7 @@ def _simulated(program: str, option: str, rest: str, summed_up: str = "") -> str
     if words is None:
         return None
     variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    done = spawning.asked([path, option, *words], variables, _SIMULATION)
+    done = children.asked([path, option, *words], variables, _SIMULATION)
     return _worked(done, summed_up)
 
 

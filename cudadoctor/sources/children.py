@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.model.evidence import Item, Kind, Status
 from cudadoctor.sources.decoding import decoded
-from cudadoctor.sources.keeping import Keeper, alone
+from cudadoctor.sources.keeping import Keeper, alone, started
 from cudadoctor.sources.spawning import PipeStream, end_tree, obey, stream_of
 
 if TYPE_CHECKING:
@@ -192,6 +192,18 @@ class Child:
             dropped_bytes=self.dropped,
             seconds=round(self.seconds, 4),  # as recordings hold it: a replay must round alike
         )
+
+
+def asked(argv: Sequence[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[bytes] | None:
+    """A program that changes nothing, with its output; None where it does not start, or not end in time."""
+    keeper = started()
+    try:
+        child = Child("asked", "command", argv, limit=seconds, environment=environment, shown=tuple(argv), keeper=keeper)
+        watch([child])
+    finally:
+        keeper.close()
+    code = child.process.returncode if child.process is not None and child.status in ("ok", "failed") else None
+    return subprocess.CompletedProcess(list(argv), code, bytes(child.buffers["stdout"])) if code is not None else None
 
 
 def _ready(selector: selectors.BaseSelector, seconds: float) -> list[tuple[selectors.SelectorKey, int]]:

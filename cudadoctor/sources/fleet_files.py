@@ -52,7 +52,11 @@ def _left_out(source: str, content: inputs.Content) -> Iterator[Piece]:
 
 def _of_folder(path: str) -> Iterator[Piece]:
     """A recording, or whatever in it looks like reports and recordings by its name. Links are not followed."""
-    waiting, within = [path], os.path.join(os.path.realpath(path), "")
+    try:
+        waiting, within = [path], os.path.join(os.path.realpath(path), "")
+    except OSError as error:  # the working directory was deleted
+        yield Piece(path, why=f"{error.strerror}")
+        return
     recordings: list[str] = []
     while waiting:
         folder = waiting.pop()

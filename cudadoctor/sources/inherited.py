@@ -72,7 +72,7 @@ def keep_deleted() -> None:
     """
     try:
         folder = os.open(os.curdir, os.O_RDONLY)
-        if not os.listdir(folder):
+        if os.fstat(folder).st_nlink == 0 and not os.listdir(folder):  # without a name nobody can make a file there
             _deleted.append(f"/proc/{os.getpid()}/fd/{folder}")
             _environment.cache_clear()
     except OSError:

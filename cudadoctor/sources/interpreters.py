@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ def own_packages() -> str:
     """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
     folder = trust.working_directory()
     here = os.path.realpath(folder) if folder is not None else ""
-    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
+    return os.pathsep.join(path for path in sys.path if path and os.pathsep not in path and os.path.realpath(path) != here)
 
 
 def examined_python(given: str | None) -> tuple[str | None, str]:
@@ -101,6 +101,11 @@ def _on_path() -> tuple[str | None, str]:
             elif trust.in_working_directory(real) is None:
                 return real, f"what the shim {found} would start" if shim else rule
     return None, rule
+
+
+def behind_shims(path: str) -> str | None:
+    """The interpreter itself, or the one that it would start where it is a shim; None where that cannot be told."""
+    return _behind_shim(path) if trust.is_shim(path) else path
 
 
 def _on_path_of_windows() -> str | None:
@@ -156,9 +161,9 @@ def _written(path: str, word: str) -> str:
 _LIBRARIES = ("lib", "lib64", "local/lib", "local/lib64")  # of a prefix; Debian's and Fedora's Python look below /usr/local as well
 _TOOLKIT = "/usr/local/cuda"  # where Numba looks for its compiler though nobody names it
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
-_WORD = re.compile(r"[A-Za-z_]\w{0,100}")
-_PATHS = re.compile(r"[\"'](/[^\"'\n]+)[\"']")
-_IMPORTS = re.compile(r"(?m)^\s{0,40}(?:import|from)\s{1,20}([A-Za-z_]\w{0,100})")
+_WORD = re.compile(r"[A-Za-z_][\w.]{0,200}")
+_PATHS = re.compile(r"(?P<mark>[\"'])(?:file://)?(?P<path>/(?:(?!(?P=mark))[^\n])+)(?P=mark)")
+_IMPORTS = re.compile(r"(?m)^[^\n#]{0,400}\bimport\b[^\n]{0,400}")
 _MOST_MODULES = 20  # of those that a module of a .pth file imports
 
 
@@ -194,31 +199,43 @@ def _names(folder: str) -> list[str]:
 
 
 def _added(packages: str) -> Iterator[str]:
-    """The folders that .pth files add to a folder of packages. `pip install -e` writes one that holds the folder, or one that imports a
-    module which holds it.
+    """The folders that .pth files, and the modules that Python imports unasked, add to a folder of packages. `pip install -e` writes a
+    .pth that holds the folder, or one that imports a module which holds it.
     """
     for name in _names(packages):
         if name.endswith(".pth"):
             for line in filter(None, map(str.strip, _text(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
                 if line.startswith(("import ", "import\t")):
-                    yield from _PATHS.findall("\n".join(_run_by(line, packages)))
+                    yield from _paths_of(_run_by(line, packages))
                 elif not line.startswith("#"):
                     yield os.path.join(packages, line)
+    yield from _paths_of(_run_by(_UNASKED, packages))
+
+
+def _paths_of(texts: Iterable[str]) -> Iterator[str]:
+    """What they hold as paths, and as a list of paths in one word."""
+    for found in _PATHS.finditer("\n".join(texts)):
+        yield from dict.fromkeys((found["path"], *(one for one in found["path"].split(":") if one.startswith("/"))))
+
+
+_UNASKED = "sitecustomize usercustomize"  # the modules that Python imports at every start, where they are
 
 
 def _run_by(line: str, packages: str) -> Iterator[str]:
     """A line that is executed, and the modules of this folder that it names, and those that these import."""
-    there = set(_names(packages))
-    named = _modules(_WORD.findall(line), there)
-    texts = [_text(os.path.join(packages, module), _LONG_LIST) for module in named]
-    imported = dict.fromkeys(module for text in texts for module in _modules(_IMPORTS.findall(text), there) if module not in named)
-    yield from (line, *texts, *(_text(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
+    named = _modules(line, packages, packages)
+    texts = {module: _text(module, _LONG_LIST) for module in named}
+    imports = ((os.path.dirname(module), found[0]) for module, text in texts.items() for found in _IMPORTS.finditer(text))
+    imported = dict.fromkeys(module for folder, words in imports for module in _modules(words, folder, packages) if module not in texts)
+    yield from (line, *texts.values(), *(_text(module, _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
 
 
-def _modules(words: list[str], there: set[str]) -> list[str]:
-    """The files of those words that are modules or packages of a folder which has these names."""
-    found = (f"{word}.py" if f"{word}.py" in there else os.path.join(word, "__init__.py") for word in words if {word, f"{word}.py"} & there)
-    return list(dict.fromkeys(found))
+def _modules(words: str, folder: str, packages: str) -> list[str]:
+    """The files of the modules and packages that are named, with those above them: of the folder of packages, or beside who names them."""
+    names = (word.strip(".").split(".") for word in _WORD.findall(words))
+    stems = (os.path.join(base, *parts[:count]) for parts in names for count in range(1, len(parts) + 1) for base in {packages, folder})
+    files = (file for stem in stems for file in (f"{stem}.py", os.path.join(stem, "__init__.py")))
+    return [file for file in dict.fromkeys(files) if os.path.isfile(file)]
 
 
 def _set_to(settings: str, *names: str) -> list[str]:

@@ -73,18 +73,23 @@ def _start(argv: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
 
 # ---------------------------------------------------------------- POSIX
 def _run_as_posix(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
-    source, theirs, together = _channel()
+    try:
+        source, theirs, together = _channel()
+        wake = os.pipe()
+    except OSError:  # so few files may be opened that nothing can be copied
+        return _run_alone(argv, started)
     began = time.monotonic()
     with _signals_held() as free_again:
         try:
             process = _start(argv, stdout=theirs if together else None, stderr=theirs, preexec_fn=free_again)
         except NotStartedError:
-            os.close(source)
+            for descriptor in (source, *wake):
+                os.close(descriptor)
             raise
         finally:
             os.close(theirs)
         tail = Tail()
-        signals = _Signals(process, source)
+        signals = _Signals(process, source, wake)
         signals.start()
         try:
             started(process.pid)
@@ -96,6 +101,15 @@ def _run_as_posix(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
     return Ended(
         code=code if code >= 0 else None, signal=-code if code < 0 else None, seconds=seconds, tail=tail.content(), asked=signals.asked
     )
+
+
+def _run_alone(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
+    """With our own streams, so that none of its words is known."""
+    began = time.monotonic()
+    process = _start(argv)
+    started(process.pid)
+    code = process.wait()
+    return Ended(code=code if code >= 0 else None, signal=-code if code < 0 else None, seconds=time.monotonic() - began, tail=b"")
 
 
 def _same(one: int, other: int) -> bool:
@@ -167,22 +181,27 @@ def _signals_held() -> Iterator[Callable[[], None]]:
 class _Signals:
     """A thread that waits for signals: passes them on, resizes the terminal, and wakes the copying when a child ended."""
 
-    def __init__(self, process: subprocess.Popen[bytes], source: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], source: int, wake: tuple[int, int]) -> None:
         self.process, self.source = process, source
-        self.wake, self._waker = os.pipe()
+        self.wake, self._waker = wake
         os.set_blocking(self._waker, False)
         self.asked = False
         self._over = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
+        self.heard = False  # whether the end of a child is told
 
     def start(self) -> None:
-        self._thread.start()
+        try:
+            self._thread.start()
+            self.heard = True
+        except RuntimeError:
+            pass  # this user may start no more threads: the program is looked at now and then, and signals end us alone
 
     def stop(self) -> None:
         self._over = True
-        assert self._thread.ident is not None
-        signal.pthread_kill(self._thread.ident, signal.SIGCHLD)
-        self._thread.join()
+        if self._thread.ident is not None:
+            signal.pthread_kill(self._thread.ident, signal.SIGCHLD)
+            self._thread.join()
         os.close(self.wake)
         os.close(self._waker)
 
@@ -217,11 +236,11 @@ def _copy(process: subprocess.Popen[bytes], source: int, tail: Tail, signals: _S
     """Copy until the program has ended, and what it left behind in the channel. A child that goes on to write there does not hold us."""
     os.set_blocking(source, False)
     open_end = True
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # which takes no file of its own
         selector.register(signals.wake, selectors.EVENT_READ)
         selector.register(source, selectors.EVENT_READ)
         while process.poll() is None:
-            ready = {key.fd for key, _ in selector.select(None if open_end else _TICK)}
+            ready = {key.fd for key, _ in selector.select(None if open_end and signals.heard else _TICK)}
             if signals.wake in ready:
                 os.read(signals.wake, CHUNK)
             if source in ready and open_end and _pump(source, tail) is False:

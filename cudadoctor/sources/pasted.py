@@ -7,7 +7,7 @@ from itertools import islice
 
 import msgspec
 
-from cudadoctor.model.evidence import OUTPUT, Evidence, Item
+from cudadoctor.model.evidence import LONGEST_LINE, OUTPUT, Evidence, Item
 from cudadoctor.sources.decoding import LONG, decoded
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
@@ -26,12 +26,26 @@ def _last_lines(content: bytes | Content) -> Content:
     """As many lines of it as are read: the last, as of a text that is too long. A program that draws its progress writes a million."""
     content = Content(content) if isinstance(content, bytes) else content
     body = content.body
+    if content.left_out is None and _has_long_line(body):
+        content = content._replace(
+            left_out=f"Of a very long line of the text only the first and the last {LONGEST_LINE >> 11} KiB were read."
+        )
     more = body.count(b"\n") + body.count(b"\r") - body.count(b"\r\n") - MOST_LINES
     if more <= 0:
         return content
     start = next(islice(_LINE_END.finditer(body), more - 1, None)).end()
     said = f"Only the last {MOST_LINES} lines of the text were read."
     return Content(body[start:], content.left_out or said, content.lines_before + more)
+
+
+def _has_long_line(body: bytes) -> bool:
+    """Whether a line is longer than what is read of one: it then covers a whole block of half that length."""
+    half = LONGEST_LINE // 2
+    blocks = (
+        start for start in range(0, len(body) - half, half) if not any(body.find(end, start, start + half) >= 0 for end in (b"\n", b"\r"))
+    )
+    ends = ((_LINE_END.search(body, start), max(body.rfind(b"\n", 0, start), body.rfind(b"\r", 0, start))) for start in blocks)
+    return any((end.start() if end is not None else len(body)) - before > LONGEST_LINE for end, before in ends)
 
 
 def _item(content: Content) -> Item:

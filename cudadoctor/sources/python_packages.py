@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cudadoctor.sources import inherited, spawning, trust
+from cudadoctor.sources import children, inherited, trust
 
 # The folders that pip itself installs into: what stands elsewhere on sys.path is not pip's to change.
 _LIST = """
@@ -50,7 +50,7 @@ def changed_by(script: str) -> tuple[str, str] | None:
 
 def installed(python: str) -> dict[str, str] | None:
     """Name to version, of what pip may change; None where it cannot be asked."""
-    done = spawning.asked([python, "-c", _LIST], inherited.environment(), _PATIENCE) if trust.refusal(python) is None else None
+    done = children.asked([python, "-c", _LIST], inherited.environment(), _PATIENCE) if trust.refusal(python) is None else None
     try:
         found = json.loads(done.stdout) if done is not None else None
     except ValueError:

@@ -324,10 +324,15 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
 
 
 def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
-    """Bytes that are gone since it was recorded: at least one where a worker's last line is half a line, or zeros, for older ones
-    have no size."""
+    """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or a worker's
+    last line is half a line, for older ones have no size.
+    """
     last = (streams[0] or b"").rstrip(b"\n").rpartition(b"\n")[2] if recorded.kind == "worker" else b""
-    is_torn = b"\0" in last or (last.startswith(b"{") and json_object(last.decode("utf-8", "replace")) is None)
+    is_torn = (
+        any(b"\0\0" in (stream or b"") for stream in streams)
+        or b"\0" in last
+        or (last.startswith(b"{") and json_object(last.decode("utf-8", "replace")) is None)
+    )
     return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
 
 

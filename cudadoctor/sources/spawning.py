@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -162,17 +161,6 @@ def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
     if windows:
         return {"creationflags": CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW, "cwd": os.environ.get("SYSTEMROOT", "C:\\Windows")}
     return {"start_new_session": True, "cwd": "/"}
-
-
-def asked(argv: Sequence[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[bytes] | None:
-    """A program that changes nothing, with its output; None where it does not start, or not end in time."""
-    quiet = subprocess.DEVNULL
-    try:
-        return subprocess.run(
-            list(argv), cwd="/", env=environment, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, timeout=seconds, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
 
 
 def end_tree(process: Process, *, groups: bool = HAS_GROUPS) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.use import GpuUse, Watched
-from cudadoctor.sources import inherited
+from cudadoctor.sources import inherited, keeping
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.decoding import json_objects
 from cudadoctor.sources.interpreters import worker_path
@@ -25,7 +25,10 @@ class UseWatch:
     def __init__(self, pid: int) -> None:
         argv = [sys.executable, "-S", "-u", "-B", worker_path("gpu_use.py"), str(pid)]
         shown = (sys.executable, "gpu_use.py")
-        self.child = Child("gpu-use", "worker", argv, limit=FOREVER, environment=inherited.environment(), shown=shown, talks=True)
+        self.keeper = keeping.started()
+        self.child = Child(
+            "gpu-use", "worker", argv, limit=FOREVER, environment=inherited.environment(), shown=shown, talks=True, keeper=self.keeper
+        )
 
     def events(self) -> list[dict[str, Any]]:
         if not self.child.over:
@@ -40,6 +43,7 @@ class UseWatch:
         self.child.say("end\n")
         self.child.deadline = time.monotonic() + LAST_WORD
         watch([self.child])
+        self.keeper.close()
         why = None if self.child.status == "ok" else f"the watch of its GPUs ended early: {self.child.why or self.child.status}"
         return concluded(self.events(), seconds, why)
 

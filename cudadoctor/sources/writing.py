@@ -59,7 +59,8 @@ def _walked(path: str, flags: int, mode: int, made: list[str] | None = None) -> 
     """The file, opened folder by folder. A link is followed by hand, where root or this user made it: what is asked and what is followed is
     one and the same open link, so nobody can put another in its place in between. `made`: folders that are not there are made, and noted.
     """
-    parts, links = os.path.join(os.getcwd(), path).split(os.sep)[::-1], 0
+    whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)  # which may have been deleted
+    parts, links = whole.split(os.sep)[::-1], 0
     folder = os.open(os.sep, os.O_PATH)
     try:
         while True:

@@ -7,6 +7,7 @@ a hit there means.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -139,20 +140,23 @@ _OF_HOST, _UNLISTED = ("kernel", "node", "container"), ("kernel",)
 
 def _recovered(case: Case, text: Text) -> list[Clue]:
     """Without the clues that are over at the end: below all that the text states a GPU computes, and nobody asks on."""
-    said, outcomes = list(case.said), case.knowledge.conditions["outcomes"]
-    ends = (((outcomes["goes-on"], launches.SIGNS), None), ((outcomes["lists-gpu"],), _UNLISTED))
+    said, outcomes, one_gpu = list(case.said), case.knowledge.conditions["outcomes"], taken_back.one_gpu(case)
+
+    def layer(clue: Clue) -> str:
+        return case.knowledge.causes[clue.cause].layer
+
+    def may_end(clue: Clue, layers: Sequence[str] | None) -> bool:
+        return layer(clue) in layers if layers is not None else one_gpu or layer(clue) not in GPU_LAYERS
+
+    ends: tuple[tuple[tuple[re.Pattern[str], ...], Sequence[str] | None], ...] = (
+        ((outcomes["goes-on"], launches.SIGNS), None),
+        ((outcomes["lists-gpu"],), _UNLISTED),
+    )
     for seen, layers in ends if said else ():
         end = recovery.Recovery(text, outcomes, *seen)
         if end.works is None or not speech_of(case.knowledge).quiet(text.lines, end.works + 1):
             continue
-        shown = [end.shown(clue.quotes) for clue in said]
-        of = [case.knowledge.causes[clue.cause].layer for clue in said]
-        over = (layer in layers if layers is not None else layer not in GPU_LAYERS or taken_back.one_gpu(case) for layer in of)
-        said = [
-            clue
-            for clue, at, layer, may in zip(said, shown, of, over, strict=True)
-            if not (may and end.ends(at, of_host=layer in _OF_HOST))
-        ]
+        said = [clue for clue in said if not (may_end(clue, layers) and end.ends(end.shown(clue.quotes), of_host=layer(clue) in _OF_HOST))]
     return said
 
 

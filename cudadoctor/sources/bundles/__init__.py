@@ -29,6 +29,8 @@ RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
 # What a tool's own output looks like.
 _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
+_LAST = re.compile(r"(?m)^ {4}Processes\b")  # the last section of a GPU in every release
+_ENDS = re.compile(r"</nvidia_smi_log>\s*\Z")
 _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
 _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
 _FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
@@ -185,9 +187,11 @@ def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
     argv = _printed_by(text)
     if argv is None:
         return None
-    counted = _COUNTED.search(text[:_HEAD])
-    if counted is not None and sum(1 for _ in _GPU.finditer(text)) < int(counted[1]):
+    counted, shown = _COUNTED.search(text[:_HEAD]), sum(1 for _ in _GPU.finditer(text))
+    if counted is not None and shown < int(counted[1]):
         remarks = (*remarks, f"The output was cut: it counts {counted[1]} GPUs and shows fewer.")
+    elif argv[0] == "nvidia-smi" and not (_ENDS.search(text) if "-x" in argv else sum(1 for _ in _LAST.finditer(text)) >= shown):
+        remarks = (*remarks, "The output was cut, or is of some sections alone (-d): each GPU's ends with its processes.")
     item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
     return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
 
