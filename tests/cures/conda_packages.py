@@ -1,7 +1,7 @@
 """conda-forge's packages, empty, with the names and relations of the real ones, as a channel in a folder.
 
 The relations are those of the recipes in conda-forge's feedstocks, read in November 2026 (cuda-version, cuda-nvcc-impl, cuda-cudart,
-cuda-python, numba-cuda, numba, cudatoolkit, cudnn, cupy, pytorch-cpu, jaxlib, tensorflow, onnxruntime, bitsandbytes); which builds there
+cuda-python, numba-cuda, numba, cudatoolkit, cudnn, cupy, pytorch-cpu, jaxlib, tensorflow, onnxruntime, bitsandbytes, ctng-compilers); which builds there
 are, from the variants below .ci_support: JAX, TensorFlow and bitsandbytes are built for CUDA 12.9 alone.
 """
 
@@ -83,6 +83,8 @@ STUBS = (
     *(Stub("cudatoolkit", f"{version}.1", constrains=(f"__cuda >={version.split('.')[0]}",)) for version in OLD_TOOLKITS),
     *(stub for version in CUDA if version > "12" for stub in _toolkit(version)),
     *(Stub("cudnn", "9.25.0", (f"cuda-version >={major},{_below(major)}",), f"h{major}_0") for major in ("12", "13")),
+    Stub("libstdcxx", "15.2.0"),
+    Stub("libstdcxx-ng", "15.2.0", ("libstdcxx 15.2.0",)),
     Stub("numba", "0.57.1", ("python", "numpy >=1.21,<1.25"), constrains=("cudatoolkit >=11.2",)),
     *(
         Stub("numba", version, ("python", f"numpy >=1.22.3,<{numpy}"), constrains=("cuda-version >=11.2", "cudatoolkit >=11.2"))
