@@ -413,3 +413,9 @@ def test_an_argument_that_is_no_text() -> None:
     import os
 
     assert run("explain", os.fsdecode(b"\xff\xfa ") + MISMATCH).code == 1
+
+
+def test_a_files_name_is_no_option_of_the_command_that_shows_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "--format=json").write_text("AssertionError: Torch not compiled with CUDA enabled\n")
+    assert "explain -v ./--format=json" in run("explain", "--", "--format=json").out

@@ -505,7 +505,11 @@ def test_encoded_paths_are_read_together(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         "runas /user:ACMEQZ\\bobqz cmd", "cmdkey /add:crunchqz /user:bobqz /pass:x", 'type=USER_CMD msg=audit(1.1:1): acct="bobqz" hostname=crunchqz',
         "Benutzer: bobqz", "^8f3c2d1 (Bobqz Bobqz 2024-01-02 10:00:00 +0100 12) import torch", "srun -A bobqz -p gpu -w crunchqz nvidia-smi",
-        "mpirun -H crunchqz:4,crunchqz:4 -np 8 ./a", "crunchqz slots=8", "qsub -P bobqz -N acmeqz job.sh", "bsub -P acmeqz -J acmeqz -u bobqz",
+        "mpirun -H crunchqz:4,crunchqz:4 -np 8 ./a", "crunchqz slots=8", "crunchqz:~ # nvidia-smi", "SlurmctldHost=crunchqz(10.1.2.3)", "PBS_JOBID=4711.crunchqz", "node/crunchqz cordoned",
+        "dcgmi: hostengine crunchqz:5555", "crunchqz | UNREACHABLE! => {", "Host key for crunchqz has changed", "//crunchqz/data on /mnt/d type cifs",
+        "signer:         crunchqz Secure Boot Module Signature key", "[0] NVIDIA A10 | 45'C, 98 % | 100 / 200 MB | bobqz:python/4711(90M)",
+        "Session 7 of user bobqz logged out.", "Disk quotas for user bobqz (uid 1001):", 'AUID="bobqz" UID="root"', "sshd(bobqz)---bash",
+        "17 * * * * bobqz /opt/run.sh", "runner /user:ACME\\bobqz", "qsub -P bobqz -N acmeqz job.sh", "bsub -P acmeqz -J acmeqz -u bobqz",
         "redis-cli -h crunchqz ping", "machine crunchqz login bobqz password x", "//crunchqz/share /mnt/x cifs username=bobqz,domain=ACMEQZ 0 0",
         "dn: uid=bobqz,ou=people,dc=acmeqz,dc=edu", "kubectl -n acmeqz get nodes", "gcloud compute ssh crunchqz --project acmeqz --zone x",
         "arn:aws:iam::123456789012:role/acmeqz", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/x", "wandb: View run at https://wandb.ai/bobqz/acmeqz/runs/x",

@@ -142,7 +142,7 @@ def _more(what: str, report: Report) -> str:
     if what != "-" and _is_path(what):
         from cudadoctor.prescribe import shells
 
-        return f"{terminal.called()} explain -v {shells.typed(what)}"
+        return f"{terminal.called()} explain -v {shells.typed(f'./{what}' if what.startswith('-') else what)}"
     shown = report.diagnosis
     named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
     return f"{terminal.called()} explain {named}" if named is not None else f"{terminal.called()} check"

@@ -20,7 +20,7 @@ from cudadoctor.sources import inputs, trust
 from cudadoctor.sources.plain_files import beginning
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
-LARGEST = 1 << 20  # bytes; a policy is a page
+LARGEST = 256 << 10  # bytes; a policy is a page
 DEEPEST = 64  # parts of a dotted key
 # Also within texts: which is which, only a reader of TOML knows. The first finds what looks like a key, the last one with any quoted part.
 _KEYS = re.compile(r"[\w \t.'\"-]+")

@@ -174,5 +174,7 @@ def test_every_line_is_one_that_conda_solves(conda: Conda, before: str) -> None:
 def test_no_line_for_conda_is_left_out() -> None:
     """But for its settings, which are no packages."""
     of_packages = re.compile(r"\bconda (?!env config )(?!-forge)")
-    steps = {f"{recipe.id}/{number}" for recipe, number, step in STEPS if of_packages.search((step.shell or "").replace("-c conda-forge", ""))}
+    steps = {
+        f"{recipe.id}/{number}" for recipe, number, step in STEPS if of_packages.search((step.shell or "").replace("-c conda-forge", ""))
+    }
     assert steps == {line.step for line in printed()}
