@@ -19,7 +19,7 @@ import msgspec
 
 from cudadoctor.commands import gathering
 from cudadoctor.model.use import Ended, Outcome, Reason, Watched
-from cudadoctor.sources import interpreters, passing
+from cudadoctor.sources import interpreters, keeping, passing
 from cudadoctor.sources.use_watch import UseWatch
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Run:
     def outcome(self, *, require_gpu: bool, explained: bool = True) -> tuple[Outcome, Ended]:
         """`explained`: with the reasons. NotStartedError where there is no such program."""
         self.explained = explained
+        keeping.start_ahead()  # of the watch; one that started while signals wait would not hear of its children's ends
         try:
             ended = passing.run(self.started, self._begun)
         finally:
