@@ -48,7 +48,8 @@ def _take_whole(number: int) -> None:
     """A stream that another program left so that it takes what it can and no more is opened anew: its mark is that program's too."""
     try:
         if not os.get_blocking(number):
-            anew = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_APPEND)
+            anew = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # a pipe may have no reader any more
+            os.set_blocking(anew, True)
             os.dup2(anew, number)
             os.close(anew)
     except (OSError, AttributeError):

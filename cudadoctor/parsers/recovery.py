@@ -39,8 +39,9 @@ class Recovery:
         since = range(self._changes[-1], len(self._lines))
         end = next((start for start in self._starts if start > works), len(self._lines))
         badly = any(self._says(at, outcomes["ends-badly"]) for at in range(works + 1, end))
-        gpu, without = (any(self._says(at, outcomes[name]) for at in since) for name in ("names-gpu", "without-gpu"))
-        return gpu and not without and not badly
+        named = (at for at in since if at not in self._typed and self._says(at, outcomes["names-gpu"]))
+        without = any(self._says(at, outcomes["without-gpu"]) for at in since)
+        return not without and not badly and not all(self._says(at, outcomes["denies"]) for at in named)
 
     def shown(self, quotes: Iterable[Quote]) -> int:
         """The index of the last line that shows these words, and none that was typed."""

@@ -163,8 +163,7 @@ _TOOLKIT = "/usr/local/cuda"  # where Numba looks for its compiler though nobody
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
 _WORD = re.compile(r"[A-Za-z_][\w.]{0,200}")
 _PATHS = re.compile(r"(?P<mark>[\"'])(?:file://)?(?P<path>/(?:(?!(?P=mark))[^\n])+)(?P=mark)")
-_IMPORTS = re.compile(r"(?m)^[^\n#]{0,400}\bimport\b[^\n]{0,400}")
-_MOST_MODULES = 20  # of those that a module of a .pth file imports
+_MOST_MODULES = 200  # of those that a module of a .pth file names
 
 
 def _trees(prefix: str) -> Iterator[str]:
@@ -222,17 +221,17 @@ _UNASKED = "sitecustomize usercustomize"  # the modules that Python imports at e
 
 
 def _run_by(line: str, packages: str) -> Iterator[str]:
-    """A line that is executed, and the modules of this folder that it names, and those that these import."""
+    """A line that is executed, and the modules of this folder that it names, and those that these name."""
     named = _modules(line, packages, packages)
     texts = {module: _text(module, _LONG_LIST) for module in named}
-    imports = ((os.path.dirname(module), found[0]) for module, text in texts.items() for found in _IMPORTS.finditer(text))
-    imported = dict.fromkeys(module for folder, words in imports for module in _modules(words, folder, packages) if module not in texts)
+    told = (module for file, text in texts.items() for module in _modules(text, os.path.dirname(file), packages))
+    imported = dict.fromkeys(module for module in told if module not in texts)
     yield from (line, *texts.values(), *(_text(module, _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
 
 
 def _modules(words: str, folder: str, packages: str) -> list[str]:
     """The files of the modules and packages that are named, with those above them: of the folder of packages, or beside who names them."""
-    names = (word.strip(".").split(".") for word in _WORD.findall(words))
+    names = (word.strip(".").split(".") for word in dict.fromkeys(_WORD.findall(words)))
     stems = (os.path.join(base, *parts[:count]) for parts in names for count in range(1, len(parts) + 1) for base in {packages, folder})
     files = (file for stem in stems for file in (f"{stem}.py", os.path.join(stem, "__init__.py")))
     return [file for file in dict.fromkeys(files) if os.path.isfile(file)]

@@ -323,13 +323,16 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
     return Item(**{**_fields(recorded, Item), **read, "origin": "text" if recorded.kind == "text" else "recording"})
 
 
+_HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stands in a file whose content was lost
+
+
 def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
     """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or a worker's
     last line is half a line, for older ones have no size.
     """
     last = (streams[0] or b"").rstrip(b"\n").rpartition(b"\n")[2] if recorded.kind == "worker" else b""
     is_torn = (
-        any(b"\0\0" in (stream or b"") for stream in streams)
+        any(_HOLE.search(stream or b"") for stream in streams)
         or b"\0" in last
         or (last.startswith(b"{") and json_object(last.decode("utf-8", "replace")) is None)
     )
