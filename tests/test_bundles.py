@@ -897,6 +897,17 @@ def test_a_listing_that_was_cut_is_never_healthy(text: str, tmp_path: Path) -> N
         assert judge(machine, KNOWLEDGE).verdict == verdict
 
 
+@pytest.mark.parametrize("fill", [b"\0", b"\xff"])
+def test_a_bug_report_with_a_hole_is_never_healthy(fill: bytes, tmp_path: Path) -> None:
+    whole = (BUNDLES / "h200-recorded" / "nvidia-bug-report.log").read_bytes()
+    at = whole.index(b"Remapping Failure Occurred")
+    file = tmp_path / "nvidia-bug-report.log"
+    for content, verdict in ((whole, "healthy"), (whole[: at - 300] + fill * 600 + whole[at + 300 :], "undecided")):
+        file.write_bytes(content)
+        (machine,) = bundles.replayed(str(file))
+        assert judge(machine, KNOWLEDGE).verdict == verdict
+
+
 def test_a_member_without_a_name_is_passed_over() -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:

@@ -54,6 +54,28 @@ def test_what_fails_further_below_is_what_counts() -> None:
     assert "framework-lacks-gpu-arch" not in {finding.cause for finding in report(text).diagnosis.also}
 
 
+@pytest.mark.parametrize(
+    "works", ["./deviceQuery\nResult = PASS", "ollama ps\nNAME ID SIZE PROCESSOR\nx y 5 GB 100% GPU  4 minutes from now"]
+)
+def test_what_takes_back_a_failure_is_no_word_of_health(works: str) -> None:
+    found = report(f"{ADA}nvidia-smi\n{MISMATCH}\n{ADA}{works}\n")
+    assert (found.verdict, found.diagnosis.root) == ("undecided", None)
+
+
+NONE_USED = {
+    "tests that leave it out": "pytest -q -m 'not gpu'\ncollected 12 items\n12 passed, 3 deselected in 1.2s",
+    "tests that skip it": "pytest -q -rs\nSKIPPED [3] t.py:4: needs a CUDA device\n12 passed, 3 skipped in 1.2s",
+    "an option against it": "python train.py --no-cuda\nepoch 1 loss 0.31 12 it/s",
+    "a log that has none": "python train.py\nGPU available: False, used: False\nepoch 1 loss 0.31 12 it/s",
+    "a banner that names it": "ffmpeg -i a -c:v libx264 b\nconfiguration: --enable-cuda-nvcc\nframe= 90 fps= 30 speed=1.2x",
+}
+
+
+@pytest.mark.parametrize("name", NONE_USED)
+def test_what_computes_without_a_gpu_ends_no_failure(name: str) -> None:
+    assert root(session(FAILS, f"{ADA}pip install -U numpy", f"{ADA}{NONE_USED[name]}")) == "framework-lacks-gpu-arch"
+
+
 @pytest.mark.parametrize("name", STANDS)
 def test_all_else_stands(name: str) -> None:
     assert root(STANDS[name]) == ("gpu-fell-off-bus" if LOST in STANDS[name] else "framework-lacks-gpu-arch")

@@ -55,6 +55,16 @@ def test_a_pipe_that_does_not_block_gets_all_of_it() -> None:
     assert (process.wait(60), len(text) > 8192, text[-1:]) == (0, True, b"\n")
 
 
+def test_a_named_pipe_without_a_reader_holds_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    os.close(reader)
+    process = start("--version", stdout=writer)
+    os.close(writer)
+    assert process.wait(30) == 0
+
+
 @pytest.mark.parametrize("words", [("--output", "json=rel"), ("--output", "json={0}/r.json")])
 def test_in_a_deleted_folder_the_files_are_written_or_refused(words: tuple[str, str], tmp_path: Path) -> None:
     gone = tmp_path / "gone"

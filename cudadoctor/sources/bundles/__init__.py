@@ -29,6 +29,8 @@ RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
 # What a tool's own output looks like.
 _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
+_HOLE = re.compile(rb"\0{16}|\xff{16}")  # what stands in a file whose content was lost
+_LOST = "A part of it is lost: nothing but zeros stand there."
 _LAST = re.compile(r"(?m)^ {4}Processes\b")  # the last section of a GPU in every release
 _ENDS = re.compile(r"</nvidia_smi_log>\s*\Z")
 _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
@@ -118,8 +120,9 @@ def _of_content(whole: inputs.Content, name: str) -> Opened:
 def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
     content = whole.body
     remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
+    remarks = (*remarks, *((_LOST,) if _HOLE.search(content) else ()))
     if bug_report.is_report(content):
-        return Opened(machines=(bug_report.evidence(content, remarks),))
+        return Opened(machines=(_whole(bug_report.evidence(content, remarks)),))
     if len(content) > inputs.TEXT:
         said = f"Only the last {inputs.TEXT >> 20} MiB of the text were read, of {len(content) >> 20} MiB."
         whole = inputs.Content(content[-inputs.TEXT :], said)
@@ -146,7 +149,8 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
         machines = must_gather.evidence(found.members, allowance, found.remarks)
     else:
         machines = _of_singles(found, allowance)
-    machines = tuple(machine for machine in machines if machine.items)
+    lost = tuple(f"{member}: {_LOST}" for member, content in sorted(found.members.items()) if _HOLE.search(content))
+    machines = tuple(_whole(msgspec.structs.replace(one, remarks=(*one.remarks, *lost))) for one in machines if one.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
         remarks = found.remarks
@@ -187,13 +191,23 @@ def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
     argv = _printed_by(text)
     if argv is None:
         return None
+    item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
+    return _whole(Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks))
+
+
+def _whole(machine: Evidence) -> Evidence:
+    """The evidence, with a remark for each listing of nvidia-smi that is not whole."""
+    texts = [item.stdout or "" for item in machine.items if item.id == "nvidia-smi-query" and item.status == "ok"]
+    return msgspec.structs.replace(machine, remarks=tuple(dict.fromkeys((*machine.remarks, *filter(None, map(_cut, texts))))))
+
+
+def _cut(text: str) -> str | None:
     counted, shown = _COUNTED.search(text[:_HEAD]), sum(1 for _ in _GPU.finditer(text))
     if counted is not None and shown < int(counted[1]):
-        remarks = (*remarks, f"The output was cut: it counts {counted[1]} GPUs and shows fewer.")
-    elif argv[0] == "nvidia-smi" and not (_ENDS.search(text) if "-x" in argv else sum(1 for _ in _LAST.finditer(text)) >= shown):
-        remarks = (*remarks, "The output was cut, or is of some sections alone (-d): each GPU's ends with its processes.")
-    item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
-    return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
+        return f"The output of nvidia-smi was cut: it counts {counted[1]} GPUs and shows fewer."
+    if not (_ENDS.search(text) if _XML.match(text[:_HEAD]) else sum(1 for _ in _LAST.finditer(text)) >= shown):
+        return "The output of nvidia-smi was cut, or is of some sections alone (-d): each GPU's ends with its processes."
+    return None
 
 
 def _printed_by(text: str) -> tuple[str, ...] | None:
