@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.judging import cause_of
 from tests.pasted import report, root, suspects
 
 ADA = "ada@box:~$ "
@@ -54,12 +55,20 @@ def test_what_fails_further_below_is_what_counts() -> None:
     assert "framework-lacks-gpu-arch" not in {finding.cause for finding in report(text).diagnosis.also}
 
 
-@pytest.mark.parametrize(
-    "works", ["./deviceQuery\nResult = PASS", "ollama ps\nNAME ID SIZE PROCESSOR\nx y 5 GB 100% GPU  4 minutes from now"]
-)
-def test_what_takes_back_a_failure_is_no_word_of_health(works: str) -> None:
-    found = report(f"{ADA}nvidia-smi\n{MISMATCH}\n{ADA}{works}\n")
-    assert (found.verdict, found.diagnosis.root) == ("undecided", None)
+ELSEWHERE = {
+    "on the processor": f"{ADA}./nbody -benchmark -cpu\n= 50.943 single-precision GFLOP/s at 20 flops per interaction",
+    "in a source": f"{ADA}grep -rn Result samples\nsamples/deviceQuery.cpp:312: Result = PASS",
+    "on another host": f"{ADA}ssh gpu2 ./deviceQuery\nResult = PASS",
+    "at another time": f"{ADA}journalctl -u ollama\nload_tensors: offloaded 33/33 layers to GPU",
+    "in a guide": "Expected output:\n\nResult = PASS",
+    "in a sentence": "On my other computer torch.ones(3) says tensor([1., 1., 1.], device='cuda:0'), as the manual tells.",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_computes_elsewhere_is_no_word_of_health(name: str) -> None:
+    found = report(f"{ADA}nvidia-smi\n{MISMATCH}\n\n{ELSEWHERE[name]}\n")
+    assert (found.verdict, cause_of(found)) == ("broken", "driver-version-mismatch")
 
 
 NONE_USED = {

@@ -78,7 +78,7 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         facts=facts,
         rungs=rungs,
         goal=_goal(short, wanted),
-        unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge) or guard.taken_back,
+        unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
         slow=bool(slow),
         why_slow=guard.run("assemble", "slowness", (), open_questions.why_slow, slow, knowledge, windows=windows),
         windows=windows,

@@ -28,7 +28,6 @@ class Guard:
     def __init__(self, begins: Callable[[str], None] = _nobody, too_long: frozenset[str] = frozenset(), machine: int = 0) -> None:
         self.crashes: list[Crash] = []
         self.left_out: list[str] = []
-        self.taken_back = False  # whether a text shows a failure, and further down that it is over: nobody is called healthy for that
         self.begins, self.too_long, self.machine = begins, too_long, machine
         self._of: dict[int, Guard] = {}
 

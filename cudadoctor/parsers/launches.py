@@ -6,7 +6,8 @@ A launch stands in the source lines of a traceback or a program: Numba, CUDA C++
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from math import prod
 
@@ -14,6 +15,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, LAUNCH, Launch
 from cudadoctor.parsers.attempts import ELSEWHERE, typed
 from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.discourse import is_prose
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
 _NAME = r"\b(?P<kernel>[A-Za-z_]\w{0,60})"
@@ -71,14 +73,39 @@ _COMPUTES = lazy(
     r"|(?=[^\n]{0,80}\bimport cupy\b)[^\n]{0,300}?\.(?:arange|array|asarray|eye|full|ones|rand\w{0,4}|zeros)\()"
 )
 _CHOSEN = "VISIBLE_DEVICES="
+_LETTERS, _SENTENCE = lazy(r"[^\W\d_]{2,}"), 8  # words of more than a line of a program's result
 _FAILED = lazy(r"(?i)\btraceback\b|error|exception|\bnot found\b|\bnan\b")
 BY_HAND, BY_HAND_ELSEWHERE = "a command that was typed", "a command that was typed, in a container or on another node"
 
 
+# Below these stands what is said elsewhere: of another host, of a source, of a journal of any time; and what computes on the processor.
+_SAYS_NOTHING = lazy(
+    r"^(?:sudo )?(?:nvidia-smi|nvcc|dmesg|ls\w*|mod\w+|uname|e?grep|rg|ag|sed|awk|ssh|pdsh|man|echo|git)\b"
+    r"|^(?:sudo )?(?:cat|head|less|more|tail)\b[^|]*\.(?:c|cc|cpp|cu|h|py|md|rst)\b"
+    r"|^(?:sudo )?journalctl\b(?!.* (?:-\w*[bf]|--since|--boot))|\s--?cpu\b"
+)
+
+
+def _said_here(text: Text) -> Callable[[int], bool]:
+    """Tells whether a line's number (from 1) is of the output of a program here: below a command that may print it, and no sentence."""
+    entries = typed(text)
+    starts = [entry.index + 1 for entry in entries]
+
+    def said(number: int) -> bool:
+        above = bisect_right(starts, number) - 1
+        words = len(_LETTERS.findall(text.plain_lines[number - 1]))
+        return not (above >= 0 and _SAYS_NOTHING.search(entries[above].command or "")) and (
+            words <= _SENTENCE or not is_prose(text.plain_lines[number - 1])
+        )
+
+    return said
+
+
 def parse_signs(text: Text) -> Output:
     """The last sign that a GPU computed."""
+    here = _said_here(text)
     lines = ((number, line) for number, line in enumerate(text.plain_lines, 1) if not _SOURCE.search(line))
-    found = [(number, sign[0]) for number, line in lines if (sign := SIGNS.search(line)) is not None]
+    found = [(number, sign[0]) for number, line in lines if (sign := SIGNS.search(line)) is not None and here(number)]
     for entry in typed(text):
         if entry.command is not None and _COMPUTES.search(entry.command) and _CHOSEN not in text.plain_lines[entry.index]:
             answer = list(takewhile(lambda index: text.plain_lines[index].strip(), range(entry.index + 1, entry.end)))

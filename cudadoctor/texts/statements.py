@@ -103,10 +103,8 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             said = guard.run("texts", "taken back", said, lambda said=said: taken_back.standing(Case(said, facts, knowledge)))  # type: ignore[misc]
             decided = guard.run("texts", "ties", none, _decided, Case(said, facts, knowledge))
             now = guard.run("texts", "document", [*decided, *said], _reported, decided, Case(said, facts, knowledge), item)
-            left = guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item))
-            left = guard.run("texts", "recovered", left, _recovered, Case(left, facts, knowledge), _text(item))
-            guard.taken_back = guard.taken_back or len(left) < len(now)
-            found.extend(left)
+            now = guard.run("texts", "refuted", now, _unrefuted, Case(now, facts, knowledge), _text(item))
+            found.extend(guard.run("texts", "recovered", now, _recovered, Case(now, facts, knowledge), _text(item)))
             found.extend(before)
     return tuple(found)
 
