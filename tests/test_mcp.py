@@ -176,8 +176,8 @@ def test_a_line_that_is_no_message_gets_an_answer() -> None:
         server.kill()
         assert server.stderr is not None
         assert "Traceback" not in server.stderr.read()
-    assert [one["id"] for one in answers] == [1, None, 7, None, 9, 10]
-    assert [one.get("error", {}).get("code") for one in answers[1:4]] == [-32700] * 3
+    assert sorted((one["id"] for one in answers), key=str) == [1, 10, 7, 9, None, None]  # in whatever order they are ready
+    assert [one.get("error", {}).get("code") for one in answers].count(-32700) == 3
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

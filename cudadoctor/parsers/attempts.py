@@ -65,7 +65,13 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def typed(text: Text) -> tuple[Typed, ...]:
-    lines = text.plain_lines
+    """Found once for all who ask one after the other."""
+    return _typed("\n".join(text.plain_lines))
+
+
+@lru_cache(maxsize=4)
+def _typed(body: str) -> tuple[Typed, ...]:
+    lines = body.split("\n")
     prompts = [index for index, line in enumerate(lines) if _SIGN.search(line) and line[:1] not in "|+" and is_prompt(line)]
     found = []
     for index, end in pairwise([*prompts, len(lines)]):

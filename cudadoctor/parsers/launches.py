@@ -65,6 +65,7 @@ _SIGNS = (
     ("Test PASSED", r"compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
 )
 SIGNS = lazy("|".join(form for _, form in _SIGNS))
+LITERALS = tuple(literal for literal, _ in _SIGNS)
 _SOURCE = lazy(r"\btorch\.|\bprint\(|>>>")  # that makes a tensor, and shows none
 # A command that computes on whatever GPU it gets and prints the result: it names no GPU by its number, and has its GPUs from nobody.
 _COMPUTES = lazy(
@@ -127,6 +128,6 @@ PARSERS = (
         name="computed",
         keys=(COMPUTED.name,),
         parse=parse_signs,
-        wakes=(*(literal for literal, _ in _SIGNS), "import torch", "import cupy"),
+        wakes=(*LITERALS, "import torch", "import cupy"),
     ),
 )
