@@ -123,7 +123,7 @@ def test_who_ignores_the_end_of_children_learns_the_exit_code_all_the_same() -> 
     assert under.returncode == 7
 
 
-def test_the_watch_of_gpus_leaves_no_child(tmp_path: Path) -> None:
+def test_the_watch_of_gpus_leaves_no_child() -> None:
     """Whatever NVML does in it: the supervisor of all children has this one too."""
     watch = use_watch.UseWatch(os.getpid())
     assert watch.child.process is not None

@@ -14,9 +14,6 @@ from cudadoctor.parsers.attempts import ELSEWHERE, typed
 from cudadoctor.parsers.base import Text
 
 _LONGEST = 400  # characters of a line that are looked at
-# Words of which a text holds one that shows what goes on, and what lists GPUs ([outcomes]): most hold none.
-GOES_ON = ("/s", "/it", "loss", "Loss", "LOSS", "max_", "startup complete", "ns/day", "fps=", "passed", "Passed", "PASSED")
-LISTS = ("(UUID: GPU-", "NVIDIA ")
 _Place = tuple[str | None, str | None]  # the host, and what runs commands in a container or on another node
 
 

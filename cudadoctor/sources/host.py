@@ -117,7 +117,8 @@ class Collector:
     def start(self, probe: Probe) -> Child | None:
         """Start a command or worker; None where its interpreter may not be run."""
         environment = own_environment() if probe.own_python else inherited.environment()
-        limit = min(probe.limit, QUICK_LIMIT if self.plan.quick else probe.limit, max(0.1, self.end - time.monotonic()))
+        most = probe.limit if not self.plan.quick else SMI_LIMIT_AFTER_NVML if probe.spared else QUICK_LIMIT
+        limit = min(probe.limit, most, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
             python = sys.executable if probe.own_python else self.python
             assert isinstance(probe.what, str)
@@ -371,11 +372,14 @@ def stand_somewhere() -> tuple[str, ...]:
     """Where the working directory was deleted, go on in /: tools that ask where they are would fail for that alone. Numba's kernels are
     tried where the user stands all the same, for it fails there.
     """
-    if trust.working_directory() is not None:
+    try:
+        os.getcwd()
         return ()
+    except OSError as error:
+        why = "was deleted or unmounted" if isinstance(error, FileNotFoundError) else f"cannot be told ({error.strerror})"
     inherited.keep_deleted()
     os.chdir(os.sep)
-    return ("the working directory was deleted; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
+    return (f"the working directory {why}; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
 
 
 def identity() -> tuple[str | None, str | None, str]:

@@ -148,13 +148,11 @@ def _recovered(case: Case, text: Text) -> list[Clue]:
     def may_end(clue: Clue, layers: Sequence[str] | None) -> bool:
         return layer(clue) in layers if layers is not None else one_gpu or layer(clue) not in GPU_LAYERS
 
-    ends: tuple[tuple[tuple[re.Pattern[str], ...], Sequence[str], Sequence[str] | None], ...] = (
-        ((outcomes["goes-on"], launches.SIGNS), (*recovery.GOES_ON, *launches.LITERALS), None),
-        ((outcomes["lists-gpu"],), recovery.LISTS, _UNLISTED),
+    ends: tuple[tuple[tuple[re.Pattern[str], ...], Sequence[str] | None], ...] = (
+        ((outcomes["goes-on"], launches.SIGNS), None),
+        ((outcomes["lists-gpu"],), _UNLISTED),
     )
-    for seen, words, layers in ends:
-        if not said or not any(word in text.text for word in words):
-            continue
+    for seen, layers in ends if said else ():
         end = recovery.Recovery(text, outcomes, *seen)
         if end.works is None or not speech_of(case.knowledge).quiet(text.lines, end.works + 1):
             continue

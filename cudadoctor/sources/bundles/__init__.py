@@ -30,7 +30,7 @@ _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked sh
 # What a tool's own output looks like.
 _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
 _HOLE = re.compile(rb"\0{16}|\xff{16}")  # what stands in a file whose content was lost
-_LOST = "A part of it is lost: nothing but zeros stand there."
+_LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
 _LAST = re.compile(r"(?m)^ {4}Processes\b")  # the last section of a GPU in every release
 _ENDS = re.compile(r"</nvidia_smi_log>\s*\Z")
 _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
