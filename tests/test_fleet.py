@@ -519,6 +519,17 @@ def test_demands_that_reports_do_not_meet_are_told_once_for_their_nodes(tmp_path
     )
 
 
+def test_what_a_report_was_not_asked_is_not_known_of_its_node(tmp_path: Path) -> None:
+    """Silence would pass a gate that nothing was put to."""
+    bodies = [json.loads(report(HEALTHY, node)) for node in ("n1", "n2")]
+    bodies[1]["requirements"] = [{"text": "gpus>=2", "met": True, "found": "2", "why": None}]
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, bodies)))
+    found = run("fleet", str(tmp_path), "--require", "gpus>=2")
+    assert found.code == 1
+    assert "n1: gpus>=2: not known (the report was made without this demand" in found.out
+    assert run("fleet", str(tmp_path)).code == 0
+
+
 @pytest.mark.parametrize("host", ["n" * 5000, "\n" * 5000])
 def test_a_name_that_no_node_has_floods_nobody(host: str) -> None:
     (missing,) = read("a.json", report(HEALTHY, host))

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 Found = Iterator[Node | Missing]
 MOST_REPORTS = 250_000  # of one run; a file may hold a million that say nothing
-DEMANDS = 8  # that are not met take as much memory as a report
+DEMANDS = 8  # take as much memory as a report
 
 
 class Reader:
     """Reads reports as they are, and has recordings judged by one child, which reports alone never start.
 
-    `policy`: what is demanded of recordings, and of nodes that are asked; a report says itself what was demanded.
+    `policy`: what is demanded of recordings, and of nodes that are asked; a report can only say whether it was demanded of it.
     """
 
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy
+        self._demands = tuple(one.text for one in policy.requirements) if policy is not None else ()
         self._ends = ExitStack()
         self._judge: Judge | None = None
 
@@ -44,7 +45,7 @@ class Reader:
         for piece in fleet_files.pieces(paths, sys.stdin.buffer):
             for one in self._piece(piece):
                 yield one
-                left -= 1 + (len(one.demands) // DEMANDS if isinstance(one, Node) else 0)
+                left -= 1 + ((len(one.met) + len(one.demands)) // DEMANDS if isinstance(one, Node) else 0)
                 if left <= 0:
                     yield Missing(
                         source=piece.source, why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged"
@@ -57,9 +58,12 @@ class Reader:
         if piece.why is not None:
             yield Missing(source=piece.source, why=piece.why)
         elif piece.body is not None:
-            yield from nodes.read(piece.source, piece.body)
+            yield from (self._asked(one) for one in nodes.read(piece.source, piece.body))
         else:
             yield from self._recording(piece.source, piece.recording or "")
+
+    def _asked(self, one: Node | Missing) -> Node | Missing:
+        return one.asked(self._demands) if isinstance(one, Node) else one
 
     def _recording(self, source: str, path: str) -> Found:
         from cudadoctor.fleet import nodes

@@ -181,6 +181,7 @@ def _node(source: str, report: _Report) -> Node:
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
+        met=tuple(dict.fromkeys(one.text for one in report.requirements if one.met)),
         demands=tuple(_unmet(report.requirements)),
     )
 

@@ -11,6 +11,8 @@ from cudadoctor.model.report import RequirementResult
 
 SCHEMA: Literal["cudadoctor.fleet/1"] = "cudadoctor.fleet/1"
 
+NOT_ASKED = "the report was made without this demand; a recording, or the node itself, can be asked"
+
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One figure of one GPU. `equal`: what equal GPUs share (model, link, power limit); `clock_mhz`: under this load."""
@@ -46,7 +48,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None  # that shows the cause
     settings: dict[str, str]
     gpus: tuple[NodeGpu, ...]
+    met: tuple[str, ...] = ()  # demands
     demands: tuple[RequirementResult, ...] = ()  # that are not met, or of which nobody knows
+
+    def asked(self, texts: tuple[str, ...]) -> Node:
+        """The node of which this is demanded: nobody knows what its report was not asked."""
+        answered = {*self.met, *(one.text for one in self.demands)}
+        unknown = (RequirementResult(text=text, met=None, found=None, why=NOT_ASKED) for text in texts if text not in answered)
+        return msgspec.structs.replace(self, demands=(*self.demands, *unknown))
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
