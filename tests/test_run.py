@@ -179,6 +179,19 @@ def test_there_is_no_such_program() -> None:
     assert done.returncode == 126
 
 
+def test_a_script_without_a_first_line_runs_as_from_a_shell(tmp_path: Path) -> None:
+    job, other = tmp_path / "job", tmp_path / "other"
+    job.write_text('echo "it ran with $1"\nexit 3\n')
+    other.write_bytes(b"\0\0 a program for another machine")
+    for file in (job, other):
+        file.chmod(0o755)
+    done = subprocess.run([*US, "--", str(job), "a b"], env=variables(), capture_output=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stdout) == (3, b"it ran with a b\n")
+    done = subprocess.run([*US, "--", str(other)], env=variables(), capture_output=True, timeout=LIMIT, check=False)
+    assert done.returncode == 126
+    assert b"Exec format error" in done.stderr
+
+
 def test_a_reader_that_goes_away_ends_the_program_as_it_would_alone() -> None:
     endless = "import os\nwhile True:\n os.write(2, b'x' * 4096)"
     process = subprocess.Popen([*US, "--", *python(endless)], env=variables(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)

@@ -7,8 +7,10 @@ to the doctor is sent on; one that the terminal sends (Ctrl-C) has reached the p
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from cudadoctor.sources import programs
 TAIL = 1 << 20  # bytes of stderr that are kept
 CHUNK = 1 << 16
 LEFT_BEHIND = 1 << 20  # bytes that a channel may hold when the program has ended: the largest pipe of Linux
+_SHELL = "/bin/sh"
 NOT_FOUND, NOT_STARTED = 127, 126  # as a shell ends
 _TICK = 0.05  # seconds between looks at a program whose end no signal told
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGABRT", "SIGXCPU")
@@ -68,7 +71,20 @@ def _start(argv: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     except FileNotFoundError as error:
         raise NotStartedError(f"{argv[0]}: command not found", NOT_FOUND) from error
     except OSError as error:
+        found = shutil.which(argv[0])
+        if error.errno == errno.ENOEXEC and found is not None and _is_text(found):  # a script without a first line: as a shell does
+            return _start([_SHELL, found, *argv[1:]], **more)
         raise NotStartedError(f"{argv[0]}: {error.strerror}", NOT_STARTED) from error
+
+
+def _is_text(path: str) -> bool:
+    """Whether it may be a script: a program for another machine is none."""
+    try:
+        with open(path, "rb") as stream:
+            first = stream.read(128)
+    except OSError:
+        return False
+    return b"\0" not in first
 
 
 # ---------------------------------------------------------------- POSIX
