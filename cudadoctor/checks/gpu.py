@@ -37,6 +37,7 @@ from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, N
 
 OFF, OFF_THE_BUS = "gpu-fell-off-bus", 79  # Xid
 MOST_ADAPTERS = 4  # of other makers, that a report names
+_MOST_VALUES = 3  # of those that nvidia-smi could not read, in a quote
 _LOST = lazy(r"fallen off the bus|from D3cold to D0, device inaccessible")
 _REFUSED = {
     "gpu-power-cable-missing": lazy(r"does not have the necessary power cables connected"),
@@ -114,6 +115,16 @@ def _answers_below(facts: Facts, gpu: Gpu) -> bool:
         for row in fact.need().gpus
         if not row.errors
     )
+
+
+def hardly_read(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi lists the GPU, and could read hardly anything of it. Single values fail now and then, also of what has a process."""
+    for fact in facts.all(SMI):
+        for row in fact.value.gpus if fact.value is not None else ():
+            if row.hardly_read:
+                words = Quote(source=fact.source("nvidia-smi"), text=f"GPU {row.index}: {', '.join(row.errors[:_MOST_VALUES])}")
+                subject = subject_of(row.address)
+                yield Clue(cause=OFF, quotes=merged((words,), block_of(fact, row.line)[:1]), subject=subject, basis="suspected")
 
 
 def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -238,6 +249,7 @@ CHECK = Check(
         Rule("gpu", ("no-nvidia-gpu",), no_gpu),
         Rule("health", tuple(_REFUSED), refused_at_start),
         Rule("health", (OFF,), unreadable),
+        Rule("health", (OFF,), hardly_read),
         Rule("health", (OFF,), logged_off_the_bus),
         Rule("health", (OFF,), gone_since_boot),
         Rule("health", (OFF,), reported_lost),

@@ -168,11 +168,11 @@ def _nvml(facts: Facts) -> Looks:
     answering = {gpu.address for gpu in found.value.gpus if gpu.handle_error is None}
     if facts.why_unknown(BUNDLE) is not None:
         return _look("nvml", True, found) if answering else {}
-    # In a bundle NVML speaks for the GPUs that it lists, and no ladder for the others: one of the bus that is missing was not seen to work.
-    # Where it lists none of them, the driver started none.
+    # In a bundle NVML speaks for the GPUs that it lists, and no ladder for the others: one of the bus that is missing, or of which it could
+    # tell nothing, was not seen to work. Where it lists none of the bus, the driver started none.
     bus = facts.value(PCI)
     known = {gpu.address for gpu in bus.nvidia_gpus} if bus is not None else set()
-    if answering and known <= answering:
+    if answering and known <= answering and len(answering) == len(found.value.gpus):
         return _look("nvml", True, found)
     return _look("init", False, found) if known and not answering else {}
 

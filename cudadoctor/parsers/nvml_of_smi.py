@@ -89,7 +89,7 @@ def _gpu(number: int, gpu: SmiGpu, more: GpuDetails) -> NvmlGpu:
     mig = _word(gpu.mig)
     if mig == "enabled":
         errors["mig_uuids"] = "nvidia-smi -q shows no UUID of an instance"
-    dead = any(_LOST in words for words in errors.values()) and gpu.temperature_c is None
+    lost = any(_LOST in words for words in errors.values()) and gpu.temperature_c is None
     return NvmlGpu(
         index=gpu.index if gpu.index is not None else number,
         address=gpu.address,
@@ -104,7 +104,7 @@ def _gpu(number: int, gpu: SmiGpu, more: GpuDetails) -> NvmlGpu:
         temperature_slowdown_c=more.temperature_limit_c,
         fabric_status="Success" if more.fabric_status == "success" else more.fabric_status,
         **{name: getattr(more, name) for name in GpuHealth.__struct_fields__ if name not in _OTHERWISE},
-        handle_error=_LOST if dead else None,
+        handle_error=_LOST if lost else next(iter(errors.values())) if gpu.hardly_read else None,
         errors=errors,
     )
 

@@ -69,7 +69,15 @@ class SmiGpu(Shown, frozen=True, kw_only=True):
     mig_uuids: tuple[str, ...] = ()  # instances that `nvidia-smi -L` lists below the GPU
     errors: tuple[str, ...] = ()  # cells that say ERR! or Unknown Error
 
+    @property
+    def hardly_read(self) -> bool:
+        """Whether the driver could read nothing that it measures. A single value fails now and then, and what a process holds often."""
+        named = {error.partition(":")[0] for error in self.errors} - _OF_PROCESSES
+        return self.temperature_c is None and len(named) >= _MANY_ERRORS
 
+
+_OF_PROCESSES = {"Used GPU Memory", "used_memory", "Name", "process_name"}
+_MANY_ERRORS = 3
 UNFIT = "cannot execute binary file"  # a shell's words for what is there and is no program of this machine
 
 
