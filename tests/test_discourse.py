@@ -56,6 +56,8 @@ SILENT = {
     "the title of a change": f"fix(nvml): say what to do\n\nThe message is now\n\n{MISMATCH}\n",
     "what a change is good for": f'The release lets them be used together with older ones ("{MISMATCH}" otherwise). Not pretty, but short.\n',
     "a change with its diff": f'Load it first\n\nWithout it one sees\n\n    {MISMATCH}\n\n```diff\n+  _load("nvml")\n```\n',
+    "a change that is offered": f"Say what to do\n\nThis PR adds a sentence below\n\n{MISMATCH}\n",
+    "a change that closes a report": f"Say what to do\n\nFixes #123: a sentence is missing below\n\n{MISMATCH}\n",
     "a long title that begins with it": f"[SOLVED] {'modprobe says no ' * 8}\n\nThis is what I got:\n\n{MISMATCH}\n\nThe headers were missing.\n",
     "a title that says it is over": f"# No GPU in WSL (solved)\n\nLast year this came up:\n\n```\n{MISMATCH}\n```\n\nand then it ran.\n",
     "tests of Go that passed": f"=== RUN   TestA/lost\n    a_test.go:7: {BUS}\n--- PASS: TestA/lost (0.01s)\nPASS\nok  \texample.com/a\t0.052s\n",
@@ -67,6 +69,10 @@ SILENT = {
 FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
     "help is sought behind a question": f"{MISMATCH}\n\nThe card is fine in Windows. Is there a cure without a restart? Thanks a lot\n",
+    "a change that did harm": f"This PR broke it for me, I get\n\n{MISMATCH}\n",
+    "a form without a writer": f"# [Bug]: no GPU\n\n### Steps to reproduce\n\nBoot the node.\nStart the service.\nAsk it.\nWait for one minute.\n"
+    f"Ask it again.\nIt stays so.\n\n### Actual behavior\n\nIt prints this.\n\n{MISMATCH}\n",
+    "a command and its answer": f"- Result on each of these nodes: `nvidia-smi` → `{MISMATCH}`.\n",
     "the name of a program": f"Stable Diffusion on Windows, since the disk was full. Since then:\n\n{CPU}\n\nOn my laptop it works. Thanks\n",
     "symptoms in a list with letters": f"Two things are wrong: a) nvidia-smi says {MISMATCH}, b) torch sees nothing.\n",
     "lines with letters": f"What is wrong here:\na) dmesg: {BUS}\nb) nvidia-smi: it hangs\nc) torch finds 7 of 8 GPUs\n",

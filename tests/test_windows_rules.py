@@ -371,7 +371,7 @@ def test_windows_without_an_nvidia_gpu() -> None:
 @pytest.mark.parametrize(
     ("said", "asked"),
     [
-        ('OSError: [WinError 126] Error loading "C:\\v\\torch\\lib\\fbgemm.dll" or one of its dependencies.', "Select-String"),
+        ('OSError: [WinError 126] Error loading "C:\\v\\torch\\lib\\shm.dll" or one of its dependencies.', "Select-String"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "cudadoctor check"),
     ],
 )

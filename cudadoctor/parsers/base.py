@@ -22,6 +22,11 @@ T = TypeVar("T")
 _QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 LONG = 64 << 10  # characters from which a text counts as long
 BEFORE = 100  # characters shown before the words that matter in a long line
+_LISTED = ("- ", "* ", "+ ", "**", " - ", " * ", "• ")
+_NAMED_VALUE = lazy(
+    r"^ ?(?:[-*+\u2022] {1,3})?(?P<bold>\*\*)?(?P<name>[A-Za-z][\w /().+-]{0,40}?)(?:\*\*)? ?: ?(?:\*\*)? {0,3}(?P<value>\S.{0,400})$"
+)
+_OF_A_MACHINE = lazy(r"`?v?\d|`?(?:NVIDIA|GeForce|RTX|GTX|Tesla|Quadro|True|False|None)\b")  # a version, a GPU, an answer
 QUOTE_LENGTH = 300  # characters of one quoted line
 
 
@@ -50,10 +55,12 @@ class Text:
 
     @cached_property
     def plain_lines(self) -> list[str]:
-        """The lines without the signs of quotation that mail and bug trackers put before them."""
-        if ">" not in self.text:
-            return self.lines
-        return [_QUOTED.sub("", line) if line.startswith((">", " >")) else line for line in self.lines]
+        """The lines without the signs of quotation that mail and bug trackers put before them, and without the signs of Markdown around a
+        named value in a list: `- **PyTorch:** 2.9.1` says `PyTorch: 2.9.1`."""
+        lines = self.lines
+        if ">" in self.text:
+            lines = [_QUOTED.sub("", line) if line.startswith((">", " >")) else line for line in lines]
+        return [_without_signs(line) if line.startswith(_LISTED) else line for line in lines] if self.pasted else lines
 
     @cached_property
     def joined(self) -> str:
@@ -107,6 +114,14 @@ class Text:
 
     def fact(self, key: Key[T], value: T | None, *quotes: Quote, whole: bool | None = None) -> Fact[T]:
         return Fact(key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole)
+
+
+def _without_signs(line: str) -> str:
+    found = _NAMED_VALUE.match(line)
+    if found is None or not (found["bold"] or _OF_A_MACHINE.match(found["value"])):
+        return line
+    value: str = found["value"]
+    return f"{found['name']}: {value[1:-1] if value.startswith('`') and value.endswith('`') and value.count('`') == 2 else value}"
 
 
 def _capped(text: str) -> str:

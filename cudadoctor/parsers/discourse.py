@@ -30,7 +30,7 @@ _SENTENCE = lazy(r"(?<=[.!?;])\s|[。！？；]")
 _ENOUGH = 2  # of a passage's score: nothing in it counts then
 _TITLE = 2  # what the title of a document weighs
 _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
-_LONGEST_TITLE = 120
+_LONGEST_TITLE = 160
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
 # of PyTorch, a whole version.
@@ -40,10 +40,12 @@ _OF_A_RUN = lazy(
 )
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
+# docs.github.com: what a change says of the report that it closes.
+_CLOSES = lazy(r"(?i)^\W{0,4}(?:close[sd]?|fix(?:es|ed)?|resolve[sd]?):? (?:[\w.-]{1,60}/[\w.-]{1,60})?#\d")
 _CALM = ("thanks", "found", "since", "fine")
 _OF_TIME = ("over", "goes_on", "in_vain", "past")
 _ALSO = {"others": ("persons",)}  # lists whose words belong to another too
-_LISTS = (*_CALM, *_OF_TIME, "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied", "advises")
+_LISTS = (*_CALM, *_OF_TIME, "harms", "hypothetical", "too", "others", "own", "general", "meets", "guide", "asked", "denied", "advises")
 # A line that a program printed: a log's date, level or brackets, the process that a launcher names, a ruled table, a traceback, code,
 # `name: message` and `Name : value`.
 _OUTPUT = lazy(
@@ -136,6 +138,8 @@ class Speech:
         self._over_at_once = lazy(rf"\W{{0,6}}(?:\w{{1,20}}: )?\W{{0,3}}(?:{discourse.any_of('over').pattern})\W", re.IGNORECASE)
         closed = rf"[(\[（【](?:{discourse.any_of('over').pattern})\w{{0,3}}[)\]）】]"
         self._closed, self._closed_at_end = lazy(closed, re.IGNORECASE), lazy(rf"{closed}$", re.IGNORECASE)
+        self._offers = lazy(rf"\W{{0,6}}(?:{discourse.any_of('offers').pattern})\W", re.IGNORECASE)
+        self._forms = discourse.any_of("forms")
         self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -148,17 +152,30 @@ class Speech:
             titled = 0  # not for somebody further below
         added = any(self._added.match(said.prose[place.line]) for place in said.words["over"])
         code = self.quoting.lines_of(lines) if any(map(HUNK.match, lines)) else frozenset()  # whose "+" is no trace of a shell
-        if not (titled or added or code or said.words["own"] or said.words["thanks"]):
+        offered = self._is_offer(said)
+        if not (titled or added or code or offered or said.words["own"] or said.words["thanks"]):
             return frozenset()
         # How much the text as a whole sounds like one without a fault of now.
-        whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"]) + titled
+        whole = sum(bool(said.words[kind]) for kind in (*_CALM, "general")) - 2 * bool(said.words["too"] and not offered) + titled
         whole -= said.asks(lines)
-        whole += _TITLE * bool(code)
+        whole += _TITLE * bool(code) + _CLOSED * offered
         return frozenset(
             index
             for passage in _passages(lines, said)
             if whole + _local(passage, lines, said, code) + self._time(passage, said) >= _ENOUGH
             for index in passage.lines
+        )
+
+    def _is_offer(self, said: _Said) -> bool:
+        """Whether a change of a program is offered, and nobody says that it did harm, or no good."""
+        if any(map(_CLOSES.match, said.prose.values())):
+            return True
+        against = {place for name in ("harms", "denied", "in_vain", "asked") for place in said.words[name]}
+        return any(
+            _Place(index, number) not in against
+            for index, line in said.prose.items()
+            for number, sentence in enumerate(_sentences(line))
+            if self._offers.match(sentence)
         )
 
     def _titled(self, lines: Sequence[str]) -> int:
@@ -180,14 +197,19 @@ class Speech:
 
     def title_of_report(self, lines: Sequence[str]) -> int | None:
         """The index of the first line, where that is the title of a report: a heading, no question, and below it somebody tells what he
-        met himself, and not that it is over."""
+        met himself, or fills in a form for it, and not that it is over."""
         first = next((at for at, line in enumerate(lines) if line.strip()), None)
         if first is None or lines[first : first + 2][1:] not in ([], [""]) or len(lines[first]) > _LONGEST_TITLE or self._titled(lines):
             return None
         if not lines[first].startswith("#") or lines[first].rstrip().endswith(("?", "？")):
             return None
         said = self._said(lines[first + 1 :])
-        return first if said is not None and said.words[_MET] and not said.words["over"] else None
+        reports = said is not None and (said.words[_MET] or self._is_form(lines)) and not said.words["over"]
+        return first if reports else None
+
+    def _is_form(self, lines: Sequence[str]) -> bool:
+        """Whether a heading is one of the form in which a fault is reported."""
+        return any(line.startswith("#") and self._forms.search(line) for line in lines)
 
     def _time(self, passage: _Passage, said: _Said) -> int:
         """How sure it is that what a passage shows was over when the text was written."""
@@ -198,14 +220,18 @@ class Speech:
         return _CLOSED if over[-1].line >= passage.words.start or self._over_at_once.match(said.prose[first]) else 1
 
     def tells(self, lines: Sequence[str]) -> bool:
-        """Whether anybody speaks of a machine of his own; short words need not."""
+        """Whether anybody speaks of a machine of his own, or reports a fault in a form for it; short words need not."""
         said = self._said(lines, _answers(lines))
-        return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
+        if said is None or said.words["own"] or self._is_form(lines):
+            return True
+        return sum(1 for _ in _told_lines(lines, said)) < _LEAST
 
     def cites(self, lines: Sequence[str], messages: Collection[int]) -> bool:
         """Whether it is a document: nobody speaks of a machine of his own, and nothing is of the log of one run. A message that stands in
         it, in a block of its own even, is only cited there. `messages`: the indexes of their lines, which are no words of the document.
         """
+        if self._is_form(lines):
+            return False
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
         if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or _is_session(lines, messages):
             return False

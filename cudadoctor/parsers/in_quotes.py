@@ -36,6 +36,7 @@ _OF_PROGRAM = lazy(
     r"|\.(?:cc|cpp|cu|go|h|py|rs):\d{1,6}\] $"  # glog and klog: the file's name and line
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
+_ANSWERS = lazy(r"`[^`]{2,80}` {0,2}(?:→|->|=>|:) {0,2}$")  # a command in marks of code, and what it printed
 _NUMBERED = lazy(r"(?:^|[\s,;(])\d{1,3} = $")  # "79 = GPU has fallen off the bus": what a number stands for
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 # An item of a list, where it is no error that a program lists; a footnote or a box to tick is nobody's but the writer's.
@@ -126,6 +127,7 @@ class InQuotes:
         # A line may hold a thousand messages: of a long one only what is near, behind a mark that no line begins with.
         until = start if mark is None else mark
         before = line[:until] if until <= _NEAR else f"\0{line[until - _NEAR : until]}"
+        before = before if before.strip("` ") else ""  # nothing but a fence
         before = before[item.end() if item is not None else 0 :]
         above = "" if item is not None and _LISTED.match(near.above) else near.above
         said = _SENTENCE.split((before if before.strip() else above)[-_SAID:])[-1]
@@ -133,7 +135,7 @@ class InQuotes:
             return None
         if mark is None and not named and item is None:
             return "printed"
-        if mark is not None and _OF_PROGRAM.search(before):
+        if mark is not None and (_OF_PROGRAM.search(before) or _ANSWERS.search(before)):
             return "printed"
         ends = () if mark is None else [at for one in _PAIRS.get(line[mark], line[mark]) if (at := line.find(one, end)) >= 0]
         closed = end - 1 if mark is None else min(ends, default=len(line))
@@ -206,7 +208,7 @@ def _is_one_quotation(line: str) -> bool:
     item = _ITEM.match(line)
     written = line[item.end() if item is not None else 0 :].rstrip(" .!*_")
     if written.startswith(_FENCE):
-        return written.endswith(_FENCE) and written.count("`") == 2 * len(_FENCE)
+        return written.endswith(_FENCE) and written.count(_FENCE) == 2
     ends = _PAIRS.get(written[:1], written[:1])
     inner = written[1:-1]
     return bool(inner) and written[0] in _OPENS and written[-1] in ends and not any(map(inner.count, ends))

@@ -74,9 +74,14 @@ def installed_branches(case: Case) -> tuple[int, ...]:
     return (*found, *(int(entry.version[:3]) for entry in built if re.match(r"\d{3}\.", entry.version)))
 
 
+def _by_cluster(case: Case) -> bool:
+    """Whether pods of the cluster, or its node images, bring the driver to its nodes."""
+    return case.value("driver_pods") is not None or "eks-image-without-driver" in case.setting.words
+
+
 def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
-    if _windows_driver(case) or kernel_module.guest_ids(case) is not None or "eks-image-without-driver" in case.setting.words:
+    if _windows_driver(case) or kernel_module.guest_ids(case) is not None or _by_cluster(case):
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False

@@ -39,6 +39,7 @@ _NO_DEVICE = codes(
     "cuda 100", "cuda 304",
     words=r"(?i)No CUDA GPUs are available|no .{0,24}(?:GPUs?|devices?)\b.{0,24}(?:found|available|detected|discovered)",
 )  # fmt: skip
+_NO_HANDLE = lazy(r"Unable to determine the device handle")
 _WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
 _CUSTOM_DEVICE = lazy(r"adding custom device")
 _NONE_FOUND = lazy(r"no GPUs found")
@@ -132,8 +133,9 @@ def lost_where_it_runs(case: Case) -> Iterator[Clue]:
     if not lines and told and case.container and (gone := case.suspected(NO_ACCESS, words=_NO_DEVICE)):
         yield finding(LOST, gone, told, basis="suspected")
     busy = any(clue.cause == "vgpu-problem" for clue in case.said)  # a GPU that is busy or unlicensed is not lost
-    if lines and case.container and not busy:
-        yield finding(LOST, lines, case.container)
+    where = case.container or case.says("daemon-reload")
+    if lines and where and not busy:
+        yield finding(LOST, lines, where)
 
 
 # ---------------------------------------------------------------- WSL
@@ -142,8 +144,10 @@ def in_wsl(case: Case) -> Iterator[Clue]:
     if not case.in_wsl:
         return
     blocked = case.suspected(WSL_GPU, words=_BLOCKED)
-    if blocked:
-        yield finding(WSL_GPU, blocked, case.in_wsl)
+    # Windows keeps a card in its driver model TCC to itself, and where one is, others too (microsoft/WSL#9952, #13027).
+    unopened = case.suspected("gpu-fell-off-bus", words=_NO_HANDLE) or (case.says("tcc") if not case.settled else ())
+    if blocked or unopened:
+        yield finding(WSL_GPU, blocked or unopened, case.in_wsl)
     lines = case.suspected("driver-not-loaded", "driver-not-installed", words=_NO_DRIVER)
     nothing = lines or blocked or case.stated(LIBCUDA) or case.suspected(WSL_GPU, words=_NO_DEVICE)
     packages = case.stated(*LINUX_DRIVER_FAULTS) or linux_packages(case.facts) or (case.says("driver-history") if nothing else ())
