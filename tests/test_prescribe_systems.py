@@ -178,15 +178,44 @@ def test_the_driver_of_a_clusters_node_is_its_administrators() -> None:
         ("ubuntu-24.04", "mokutil --import /var/lib/shim-signed/mok/MOK.der"), ("debian-12", "mokutil --import /var/lib/dkms/mok.pub"),
         ("fedora-42", "kmodgenca -a"), ("fedora-42", "mokutil --import /etc/pki/akmods/certs/public_key.der"),
         ("rocky-9", "mokutil --import /var/lib/dkms/mok.pub"), ("opensuse-leap-15.6", "/var/lib/nvidia-pubkeys/*.der"),
-        ("arch", "mokutil --import /var/lib/dkms/mok.pub"),
     ],
 )  # fmt: skip
 def test_the_key_of_secure_boot_is_the_one_that_this_distribution_signs_with(distro: str, words: str) -> None:
     assert words in commands(written("secure-boot-blocks-module", {}, distro=distro))
-    fresh = {PCI: bus(gpu(device=AMPERE)), KERNEL: RELEASE}
+    fresh = {PCI: bus(gpu(device=PASCAL)), KERNEL: RELEASE}
     assert words in commands(written("driver-not-installed", {**fresh, SECURE_BOOT: True}, distro=distro))
     for state in ({**fresh, SECURE_BOOT: False}, fresh):
         assert "mokutil" not in commands(written("driver-not-installed", state, distro=distro))
+
+
+@pytest.mark.parametrize("distro", ["arch", "nixos-25.05", "amzn-2023", "silverblue-42", "opensuse-leap-15.6"])
+def test_no_key_is_enrolled_where_it_would_serve_nothing(distro: str) -> None:
+    """No shim (Arch, NixOS, EC2), a tree that does not see the key (an image of Fedora), or a package that SUSE signed."""
+    found = written("driver-not-installed", {PCI: bus(gpu(device=AMPERE)), KERNEL: RELEASE, SECURE_BOOT: True}, distro=distro)
+    assert "mokutil" not in commands(found)
+    if distro in ("silverblue-42", "amzn-2023"):
+        assert any("Secure Boot is on" in step.text for step in found.steps)
+    if not distro.startswith("opensuse"):
+        assert "mokutil" not in commands(written("secure-boot-blocks-module", {}, distro=distro))
+
+
+@pytest.mark.parametrize("distro", ["debian-12", "rocky-9"])
+def test_a_module_without_a_signature_is_built_anew(distro: str) -> None:
+    """`dkms install --force` alone installs what is built, unsigned as it is; the first build makes the key that is then enrolled."""
+    lines = commands(written("secure-boot-blocks-module", {}, distro=distro)).split("\n")
+    order = ("dkms build --force", "dkms install --force", "mokutil --import", "reboot")
+    places = [next(at for at, line in enumerate(lines) if words in line) for words in order]
+    assert places == sorted(places)
+
+
+def test_a_server_of_ubuntu_takes_the_signed_modules_too() -> None:
+    """A rack has nobody in front of the blue screen."""
+    found = commands(
+        written("driver-not-installed", {PCI: bus(gpu(device=HOPPER)), KERNEL: RELEASE, SECURE_BOOT: True}, distro="ubuntu-24.04")
+    )
+    assert re.search(r"ubuntu-drivers install --gpgpu nvidia:\d{3}-server-open", found)
+    assert re.search(r"apt-get install -y nvidia-utils-\d{3}-server\b", found)
+    assert "nvidia-headless" not in found
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, recovery, settings
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.driver_values import ubuntu_branch
+from cudadoctor.prescribe.driver_values import ubuntu_driver
 from cudadoctor.prescribe.families import OF_REPOSITORY
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
@@ -289,7 +289,10 @@ CONDITIONS: dict[str, Condition] = {
     "own-files": lambda case: case.system.family != "nixos" and case.system.image is None,
     "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
     # Ubuntu's own kernels, for which its archive has modules that Secure Boot accepts.
-    "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_branch(case) is not None,
+    "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_driver(case) is not None,
+    # SUSE signs its packages of the open modules with the key of its kernels.
+    "signed-by-suse": lambda case: any("-signed-" in name for name in case.driver.packages),
+    "amazon": lambda case: case.system.id == "amzn",
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
     "dnf": _family("fedora", "rhel"),

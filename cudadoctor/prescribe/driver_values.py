@@ -41,7 +41,8 @@ def driver(case: Case) -> Found:
     yield "left_packages", tuple(one.name for one in case.packages if one.name.startswith(f"nvidia-{other}-")) if other else None
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
-    yield "ubuntu_branch", ubuntu_branch(case)
+    yield "ubuntu_driver", ubuntu_driver(case)
+    yield "ubuntu_tools", tuple(name for name in case.driver.packages if name.startswith("nvidia-utils-")) or None
     # Debian's and Ubuntu's package of that compiler, which DKMS calls by its name; to the .run installer it has to be told.
     compiler = case.value("kernel_gcc") if case.system.family in ("debian", "ubuntu") and not by_run_installer(case) else None
     yield "gcc_package", f"gcc-{compiler}" if compiler is not None else None
@@ -329,9 +330,10 @@ def docker(case: Case) -> Found:
     yield "docker_package", {"amzn": "docker", "azurelinux": "moby-engine"}.get(case.system.id or "")
 
 
-def ubuntu_branch(case: Case) -> str | None:
-    """What `ubuntu-drivers install nvidia:...` asks for: 580-open of the package nvidia-driver-580-open, and nothing of another kind."""
-    found = (
-        UBUNTU_DRIVER.match(next(iter(case.driver.packages), "")) if case.system.id == "ubuntu" and len(case.driver.packages) == 1 else None
-    )
-    return found[0].removeprefix("nvidia-driver-") if found is not None else None
+def ubuntu_driver(case: Case) -> Value | None:
+    """What `ubuntu-drivers install` asks for: nvidia:580-open of the package nvidia-driver-580-open, on a server --gpgpu and the branch."""
+    found = UBUNTU_DRIVER.match(next(iter(case.driver.packages), "")) if case.system.id == "ubuntu" else None
+    if found is None:
+        return None
+    branch = f"nvidia:{found['branch']}{found['server'] or ''}{found['open'] or ''}"
+    return Script(f"--gpgpu {branch}") if found["headless"] else branch

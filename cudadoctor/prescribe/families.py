@@ -20,7 +20,7 @@ from cudadoctor.prescribe.gpus import Driver, Need, branch_words, by_generation,
 
 Choice = Callable[[Need, Distribution, Knowledge, bool], Driver | None]
 OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
-UBUNTU_DRIVER = lazy(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
+UBUNTU_DRIVER = lazy(r"nvidia-(?:driver|(?P<headless>headless))-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
 _DEBIAN = lazy(r"(?P<package>[a-z0-9.+-]{1,80})(?: \d[\w.]{0,40})? \((?P<releases>[^);]{0,200})")
 _SUSE_GROUP = lazy(r"G0\d")
 # The oldest branch among the module streams of NVIDIA's repositories, by their folder.

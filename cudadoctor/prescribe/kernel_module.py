@@ -16,7 +16,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
 from cudadoctor.model.version import LibraryVersion
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.shells import Found, Value
+from cudadoctor.prescribe.shells import Found, Script, Value
 
 _TO_VFIO = lazy(r"\bvfio-pci(?:\.ids=| ids=)(?P<ids>(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16})")
 _OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
@@ -144,6 +144,10 @@ def guest_ids(case: Case) -> str | None:
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
+    yield (
+        "dkms_module",
+        next((f"{entry.module}/{entry.version}" for entry in case.get(DKMS) or () if entry.module.startswith("nvidia")), _BUILT),
+    )
     older = (entry.kernel for entry in reversed(_built(case)) if entry.kernel not in (None, running(case)))
     yield "built_kernel", next(older, None)
     yield "vfio_ids", guest_ids(case)
@@ -182,6 +186,7 @@ def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str 
     return f"{name['kernel']}{dist['dist']}.{release.rpartition('.')[2]}"  # the end is the machine's architecture
 
 
+_BUILT = Script("\"$(dkms status | grep -o '^nvidia[^,]*' | head -n 1)\"")  # NAME/VERSION
 _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
