@@ -141,7 +141,7 @@ MIG = "$ nvidia-smi -L\nGPU 0: NVIDIA H200 NVL (UUID: GPU-35d2b8d5-0a8c-4d6e-91f
 @pytest.mark.parametrize(
     ("text", "there", "absent"),
     [
-        (FABRIC + KEPT, "apt-get install -y --allow-downgrades 'nvidia-fabricmanager-570=570.172.08*'", "unhold"),
+        (FABRIC + KEPT, "apt-get install -y --no-remove --allow-downgrades 'nvidia-fabricmanager-570=570.172.08*'", "unhold"),
         (SUBNET, "apt-get install -y nvlsm", None),
         (SUBNET + "ii nvlsm 2025.06.11-1\n", "modprobe ib_umad", "install -y nvlsm"),
         (PLUGIN, "apt-get install -y nvidia-container-toolkit", None),

@@ -303,7 +303,8 @@ def _held(case: Case) -> Found:
 
 
 def fabric_manager(case: Case) -> Found:
-    """Fabric Manager's package, which must have the loaded driver's own version.
+    """Fabric Manager's package, which must have the loaded driver's own version; in Ubuntu's archive, which keeps the newest version alone,
+    with the driver for servers that it depends on.
 
     NVIDIA's packages for RHEL and its like are called nvidia-fabric-manager up to branch 575 and nvidia-fabricmanager from 580 on; Ubuntu's
     archive and NVIDIA's for Debian and Ubuntu put the branch behind the name (nvidia-fabricmanager-580).
@@ -314,8 +315,12 @@ def fabric_manager(case: Case) -> Found:
         return
     branch = version.split(".")[0]
     if case.system.family in ("debian", "ubuntu"):
-        yield "fabric_manager", f"nvidia-fabricmanager-{branch}={version}*"  # apt adds the archive's own revision
-        yield "fabric_manager_words", f"nvidia-fabricmanager-{branch}, version {version}"
+        installed = next((one.name for one in case.packages if one.name.startswith("nvidia-fabricmanager")), None)
+        name = installed if installed == "nvidia-fabricmanager" else f"nvidia-fabricmanager-{branch}"
+        yield "fabric_manager", f"{name}={version}*"  # apt adds the archive's own revision
+        yield "fabric_manager_words", f"{name}, version {version}"
+        servers = _drivers_for_servers(case, branch) if case.system.family == "ubuntu" and not case.system.from_nvidia else ()
+        yield "fabric_and_driver", (*servers, name) if servers else None
     elif case.system.family in ("fedora", "rhel", "suse"):
         name = "nvidia-fabricmanager" if int(branch) >= FABRIC_IN_ONE_WORD else "nvidia-fabric-manager"
         sign = "=" if case.system.family == "suse" else "-"
@@ -323,6 +328,16 @@ def fabric_manager(case: Case) -> Found:
         yield "fabric_manager_words", f"{name}, version {version}"
     else:
         yield "fabric_manager_words", f"version {version}"
+
+
+_OF_UBUNTU = lazy(r"(?P<part>nvidia-(?:driver|headless|utils))-(?P<branch>\d{3})(?:-server)?(?P<open>-open)?")
+
+
+def _drivers_for_servers(case: Case, branch: str) -> tuple[str, ...]:
+    """The installed packages of Ubuntu's driver, by the names that the driver for servers gives them."""
+    found = (_OF_UBUNTU.fullmatch(package.name) for package in case.packages)
+    names = [f"{one['part']}-{branch}-server{one['open'] or ''}" for one in found if one is not None and one["branch"] == branch]
+    return tuple(dict.fromkeys(names))
 
 
 def docker(case: Case) -> Found:

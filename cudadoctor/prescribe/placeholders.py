@@ -176,7 +176,7 @@ def _people(case: Case) -> Found:
 _STATED = (
     "place", "option", "opposite", "own", "packages", "byte_code", "startup_file", "kernel_compiler",
     "repository", "submit", "mig_resources", "l4t", "l4t_major", "major", "old_major", "lxc", "instance", "amount", "call", "unit",
-    "second_spec", "closed_unit", "mode_unit", "glibc", "cxx_file", "cxx_version", "interface",
+    "second_spec", "closed_unit", "mode_unit", "glibc", "cxx_file", "cxx_version", "interface", "lacking",
 )  # fmt: skip
 
 

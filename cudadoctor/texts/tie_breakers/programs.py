@@ -244,7 +244,7 @@ TIES = (
     joined(TIMEOUT, suspects("uvm-unavailable", words=_WAITING_CALL), beside=("display-reset",)),
     joined((TIMEOUT, FAULT), suspects("uvm-unavailable", words=_WAITING_CALL), unless=("display-reset",), basis="suspected"),
     # The same of a program that may have run until the machine slept: a log of the kernel shows each sleep of weeks.
-    joined("suspend-loses-gpu-memory", suspects(FAULT, words=codes(LOST)), beside=("suspend",), basis="suspected"),
+    joined("suspend-loses-gpu-memory", suspects(FAULT, words=codes(*LOST)), beside=("suspend",), basis="suspected"),
     joined(TIMEOUT, _after_a_while, beside=("watched",)),
     joined(TIMEOUT, _launch_failed, beside=(_black_screen,)),
     whose_memory,

@@ -39,7 +39,8 @@ _OF_OLD_GPUS, _ROWS = "open-module-unsupported-gpu", "row-remap-needed"
 _FABRIC, _REFUSED = "fabric-manager-not-running", "nvlink-fabric-incomplete"
 NOT_READY = lazy(r"\b802\b|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _FOR_GUESTS, _SLOT = "vfio-bound", lazy(r"\b[0-9a-f]{4}:(?P<slot>[0-9a-f]{2}:[0-9a-f]{2})\b")
-_FAULT, LOST = "program-memory-fault", "cuda 719"
+_FAULT = "program-memory-fault"
+LOST = ("cuda 719", "xid 13", "xid 31")  # what a program meets whose memory was lost over a suspend
 _ECC, _XIDS = "ecc-uncorrectable", ("xid 48", "xid 63", "xid 94", "xid 95")
 _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
@@ -57,7 +58,7 @@ def standing(case: Case) -> list[Clue]:
     if case.says("nvidia-is-default") or (case.says("k3s") and case.says("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     if case.says("suspend"):  # what the GPU's memory held may be gone, and the program's kernels right
-        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code == LOST else clue for clue in said]
+        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code in LOST else clue for clue in said]
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
     gone |= {_FABRIC} if _registered(case) else set()
     gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
