@@ -20,6 +20,7 @@ from cudadoctor.model.values import (
     Environment,
     Kernel,
     OperatingSystem,
+    Package,
 )
 from cudadoctor.prescribe import kernel_module, places, prescribe
 from cudadoctor.prescribe.distribution import from_word, of_system
@@ -29,6 +30,7 @@ from tests.facts_builder import bus, facts_of, gpu, packages, user
 from tests.judging import KNOWLEDGE
 from tests.prescriptions import (
     AMPERE,
+    BLACKWELL,
     HOPPER,
     KEPLER,
     PASCAL,
@@ -334,3 +336,53 @@ def test_only_a_package_that_is_older_than_the_libraries_was_left_behind(version
     facts = facts_of({DRIVER_PACKAGES: packages("kmod-nvidia-open-dkms", version=version)})
     case = case_of(finding("driver-version-mismatch"), {"module": "575.57.08", "library": "580.95.05"}, facts, KNOWLEDGE, "rhel-9")
     assert dict(kernel_module.values(case))["older_module"] == ("kmod-nvidia-open-dkms" if behind else None)
+
+
+# ---------------------------------------------------------------- images of Fedora
+def _akmods(version: str) -> tuple[Package, ...]:
+    return packages("akmod-nvidia", "xorg-x11-drv-nvidia-cuda", version=version)
+
+
+def test_on_an_image_two_drivers_change_places_in_one_transaction() -> None:
+    """RPM Fusion's branches exclude each other, and rpm-ostree erases nothing by itself."""
+    state = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: _akmods("595.58.03-1.fc43")}
+    found = commands(written("driver-too-new-for-gpu", state, distro="silverblue-43"))
+    assert "rpm-ostree uninstall -y akmod-nvidia xorg-x11-drv-nvidia-cuda --install akmod-nvidia-580xx" in found
+    assert "rpm-ostree install -y --idempotent akmod" not in found
+
+
+def test_on_an_image_the_kind_of_the_modules_is_no_matter_of_its_packages() -> None:
+    """They are layered already; the macro has to reach the tree in which they are built."""
+    state = {PCI: bus(gpu(device=BLACKWELL)), DRIVER_PACKAGES: _akmods("595.58.03-1.fc43")}
+    found = written("open-module-required", state, distro="silverblue-43")
+    assert "akmod" not in commands(found)
+    assert any("%_with_kmod_nvidia_open" in step.text for step in found.steps)
+
+
+def test_fedora_builds_the_other_modules_once_the_headers_are_there() -> None:
+    """And a new GPU is not moved to the packages for old ones, whose branch it has by chance."""
+    state = {PCI: bus(gpu(device=BLACKWELL)), DRIVER_PACKAGES: _akmods("580.95.05-1.fc43")}
+    found = commands(written("open-module-required", state, distro="fedora-43"))
+    order = ("macros.nvidia-kmod", "kernel-devel", "akmod-nvidia xorg-x11-drv-nvidia-cuda", "akmods --force --rebuild", "reboot")
+    places = [found.index(words) for words in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("variant", "image"),
+    [
+        ("bazzite-gnome", "bazzite-gnome-nvidia-open"),
+        ("bazzite-deck-nvidia", "bazzite-deck-nvidia-open"),
+        ("kinoite", "bazzite-nvidia-open"),
+    ],
+)
+def test_the_desktop_of_an_image_stays(variant: str, image: str) -> None:
+    """Universal Blue writes the image's name into VARIANT_ID."""
+    system = OperatingSystem(id="bazzite", like=("fedora",), version_id="43", variant=variant)
+    found = commands(written("driver-not-installed", {PCI: bus(gpu(device=AMPERE)), OPERATING_SYSTEM: system}, distro=None))
+    assert f"ublue-os/{image}:stable" in found
+
+
+def test_on_an_image_the_toolkit_is_there_before_it_is_asked_to_do_something() -> None:
+    found = commands(written("container-toolkit-missing", {}, distro="silverblue-43"))
+    assert "--apply-live nvidia-container-toolkit" in found

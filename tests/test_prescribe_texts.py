@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.pasted import report
@@ -261,3 +263,28 @@ def test_triton_uses_the_ptxas_that_was_asked_for_its_version(shown: str, there:
     of_triton = "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n" + PTXAS
     found = steps(of_triton + f"$ /usr/local/cuda/bin/ptxas --version | tail -2\nCuda compilation tools, {shown}\n")
     assert ("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas" in found) is there
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic, EABI: aarch64, DATE: Fri Aug 22 00:55:42 UTC 2025",
+        "GPU 0: NVIDIA GB10 (UUID: GPU-5d0c3a1e-6f2b-4c1d-9e8f-0a1b2c3d4e5f)",
+    ],
+)
+def test_gpus_that_came_with_cuda_13_take_its_wheels_whoever_knows_the_driver(machine: str) -> None:
+    """Thor's code is in no wheel of CUDA 12, and GB10's compiler neither."""
+    text = f'{machine}\n$ python3 -c "import torch; print(torch.__version__, torch.cuda.is_available())"\n2.9.1+cpu False\n'
+    assert "--index-url https://download.pytorch.org/whl/cu130" in steps(text)
+
+
+def test_a_driver_that_is_too_old_for_pytorch_keeps_its_place_beside_another_wheel() -> None:
+    """PyTorch's own words name no PyTorch."""
+    text = (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your GPU driver by downloading\n"
+        "torch 2.9.1+cu130\n| NVIDIA-SMI 535.183.01              Driver Version: 535.183.01      CUDA Version: 12.2     |\n"
+        "|   0  NVIDIA L40S                    Off |   00000000:61:00.0 Off |                    0 |\n"
+    )
+    assert re.search(
+        r"pip install --force-reinstall 'torch[^ ]*' torchvision --index-url https://download.pytorch.org/whl/cu12\d", steps(text)
+    )

@@ -30,6 +30,7 @@ _SERVICE_PACK = lazy(r"sp(\d)")
 _TREE, _FROM = lazy(r"[/:@]+"), "docker://"
 # Universal Blue's images with NVIDIA's driver: NAME-nvidia and NAME-nvidia-open.
 _VARIANT = lazy(r"-nvidia(?:-open)?(?=[:@]|$)")
+_OF_UBLUE = lazy(r"[a-z][a-z0-9-]{2,60}")
 # How Debian and Ubuntu call their releases besides the codename.
 _SUITES = {"stable": "trixie", "testing": "forky", "unstable": "sid", "oldstable": "bookworm"}
 
@@ -171,7 +172,10 @@ def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:
     stated = system.codename if system.codename in _codes(knowledge) else None
     made = _made(row, identifier or None, system.version_id, stated, knowledge)
     image = "rpm-ostree" if made.family == "fedora" and any(name in variant for name in _IMAGES) else made.image
-    return msgspec.structs.replace(made, image=image, headless=_HEADLESS.get(variant))
+    plain = made.ready_image
+    if plain is not None and made.id is not None and _OF_UBLUE.fullmatch(variant) and variant.startswith(made.id):
+        plain = plain.replace(f"/{made.id}:", f"/{_VARIANT.sub('', variant)}:")  # Universal Blue writes the image's name there
+    return msgspec.structs.replace(made, image=image, ready_image=plain, headless=_HEADLESS.get(variant))
 
 
 def _like(like: tuple[str, ...], rows: Mapping[str, DistributionRow]) -> DistributionRow | None:

@@ -42,6 +42,7 @@ def driver(case: Case) -> Found:
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
     yield "ubuntu_driver", ubuntu_driver(case)
+    yield "layered_swap", _layered_swap(case)
     yield "ubuntu_tools", tuple(name for name in case.driver.packages if name.startswith("nvidia-utils-")) or None
     # Debian's and Ubuntu's package of that compiler, which DKMS calls by its name; to the .run installer it has to be told.
     compiler = case.value("kernel_gcc") if case.system.family in ("debian", "ubuntu") and not by_run_installer(case) else None
@@ -72,6 +73,14 @@ def _beside_on_arch(case: Case) -> tuple[str, ...]:
     names = {package.name for package in case.packages}
     opencl = f"opencl-{utils.removesuffix('-utils')}"
     return tuple(new for old, new in (("lib32-nvidia-utils", f"lib32-{utils}"), ("opencl-nvidia", opencl)) if old in names)
+
+
+def _layered_swap(case: Case) -> Script | None:
+    """The layered packages of RPM Fusion's driver that leave, and those that come: rpm-ostree changes both in one transaction."""
+    if case.system.image != "rpm-ostree" or case.driver.origin != "archive":
+        return None
+    here = [package.name for package in case.packages if _LAYERED.fullmatch(package.name) and package.name not in case.driver.packages]
+    return Script(" ".join((*dict.fromkeys(here), *(f"--install {name}" for name in case.driver.packages)))) if here else None
 
 
 def _of_debian(case: Case) -> bool:
@@ -272,6 +281,7 @@ def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tupl
     return (library, f"{prefix}ml1", *compiler), (tool,)
 
 
+_LAYERED = lazy(r"(?:akmod-nvidia|xorg-x11-drv-nvidia(?:-\d{3}xx)?-cuda)(?:-\d{3}xx)?")  # what is asked for by name
 _NAME = lazy(r"[a-z0-9][\w.+:-]*")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
@@ -18,7 +19,9 @@ _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
 _EXTRA = lazy(r"([a-z][\w-]{0,40})\[[\w,-]{1,40}\]")
 _LIBRARY = lazy(r"\blib\w{3,20}\.so\.\d{1,2}(?:\.\d(?!\.?\d))?\b")
-UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
+UNKNOWN_DRIVER = (12, 99)  # the CUDA that is taken to be served where nothing says which
+OF_CUDA_13 = 580  # the oldest branch that serves CUDA 13, and the first of GPUs of which each driver does
+THOR = ComputeCapability("11.0")
 
 
 def framework(case: Case) -> str | None:
@@ -49,23 +52,35 @@ def torch_index(case: Case) -> tuple[str, str] | None:
     """PyTorch's index whose wheels run on this driver and hold code for every GPU, and what pip is asked for. None: not known, or none."""
     stated = case.value("capability")  # of the GPU that the finding is about: a text may name others beside it
     own = (ComputeCapability(stated),) if stated is not None and re.fullmatch(r"\d{1,2}\.\d", stated) else ()
-    capabilities = (*case.gpus.capabilities, *own)
+    capabilities = (*case.gpus.capabilities, *own) or _of_thor(case)
     if on_jetson(case) or (case.cuda is None and not capabilities):
         return None
     fits = [row for row in case.knowledge.torch_indexes if all(row.serves(one) for one in capabilities)]
-    # CUDA 12 serves most drivers: the answer where the driver is not known, unless only CUDA 13 knows the GPU.
-    served = [row for row in fits if row.toolkit.major <= (case.cuda.major if case.cuda is not None else UNKNOWN_DRIVER)]
+    # CUDA 12 serves most drivers: the answer where the driver is not known, unless the GPU came with CUDA 13.
+    driver = case.cuda.major_minor if case.cuda is not None else (13, 0) if _came_with_cuda_13(capabilities, case) else UNKNOWN_DRIVER
+    served = [row for row in fits if row.toolkit.major <= driver[0]]
     fits = served or (fits if case.cuda is None else [])
     if not fits:
         return None
     newest = [row for row in fits if row.toolkit.major == fits[-1].toolkit.major]
     # Those that the driver knows itself; an older driver of the same major version serves them too, the oldest with the least risk.
-    newest_known = case.cuda.major_minor if case.cuda is not None else (UNKNOWN_DRIVER, 99)
-    known = [row for row in newest if row.toolkit.major_minor <= newest_known] or newest[:1]
+    known = [row for row in newest if row.toolkit.major_minor <= driver] or newest[:1]
     state = case.get(FRAMEWORKS)
     built = state.toolkit if state is not None else None
     row = max(reversed([row for row in known if built is None or row.toolkit.major_minor >= built.major_minor] or known), key=_last_release)
     return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
+
+
+def _of_thor(case: Case) -> tuple[ComputeCapability, ...]:
+    """The capability of the one Jetson that JetPack 7 was first for, where its release alone is known."""
+    release = _jetson_linux(case)
+    return (THOR,) if release is not None and release[0] >= OF_SERVERS_FROM and case.cuda is None else ()
+
+
+def _came_with_cuda_13(capabilities: Iterable[ComputeCapability], case: Case) -> bool:
+    """GB10 and Thor: each of their drivers serves CUDA 13."""
+    rows = (case.knowledge.capability(one) for one in capabilities)
+    return any(row is not None and (row.first_driver_branch or 0) >= OF_CUDA_13 for row in rows)
 
 
 # From this release of Jetson Linux (JetPack 7) on a Jetson takes the wheels for servers with ARM.

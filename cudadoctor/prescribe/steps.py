@@ -163,7 +163,9 @@ def _same_branch(case: Case) -> Case:
     if len(here) != 1:
         return case
     kept = choose(msgspec.structs.replace(case.need, keep=here.pop()), case.system, case.knowledge, headless=case.headless)
-    return case if kept.branch is None else msgspec.structs.replace(case, driver=kept)
+    # RPM Fusion's current packages move on to the next branch under one name, and the branch that is here may have got one for old GPUs.
+    moved = case.system.family == "fedora" and not {package.name for package in case.packages} & set(kept.packages)
+    return case if kept.branch is None or moved else msgspec.structs.replace(case, driver=kept)
 
 
 def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
