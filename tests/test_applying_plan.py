@@ -143,5 +143,5 @@ def test_what_is_asked_for_a_variable_only_reads() -> None:
     steps = [step(script, "session") for script in scripts if script]
     told = applying.of_the_shell(Prescription(cause="x", action="set-environment", steps=tuple(steps)))
     started = {word for inner in re.findall(r"\$\(([^)]*)", told) for word in re.findall(r"(?:^|\| )([a-z][\w-]*)", inner)}
-    assert started <= {"nvidia-smi", "grep", "head", "paste", "printf", "sed", "sort", "tr", "ulimit"}
+    assert started <= {"conda", "nvidia-smi", "grep", "head", "paste", "printf", "sed", "sort", "tr", "ulimit"}
     assert "unset NUMBA_DISABLE_CUDA" in told

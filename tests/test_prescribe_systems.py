@@ -12,6 +12,7 @@ from cudadoctor.model.values import (
     DRIVER_PACKAGES,
     ENVIRONMENT,
     KERNEL,
+    LOADED_DRIVER,
     OPERATING_SYSTEM,
     PCI,
     SECURE_BOOT,
@@ -19,9 +20,11 @@ from cudadoctor.model.values import (
     USER,
     Environment,
     Kernel,
+    LoadedDriver,
     OperatingSystem,
     Package,
 )
+from cudadoctor.model.version import ModuleVersion
 from cudadoctor.prescribe import kernel_module, places, prescribe
 from cudadoctor.prescribe.distribution import from_word, of_system
 from cudadoctor.prescribe.steps import case_of
@@ -236,7 +239,8 @@ def test_a_server_of_ubuntu_takes_the_signed_modules_too() -> None:
 )
 def test_headers_are_those_of_the_running_kernel(distro: str, release: str, package: str) -> None:
     state = {KERNEL: Kernel(system="Linux", release=release), PCI: bus(gpu(device=AMPERE))}
-    assert f" {package}\n" in commands(written("driver-not-installed", state, distro=distro)) + "\n"
+    found = commands(written("driver-not-installed", state, distro=distro))
+    assert re.search(rf" {re.escape(package)}(?: nvidia-open-dkms nvidia-utils)?$", found, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -386,3 +390,68 @@ def test_the_desktop_of_an_image_stays(variant: str, image: str) -> None:
 def test_on_an_image_the_toolkit_is_there_before_it_is_asked_to_do_something() -> None:
     found = commands(written("container-toolkit-missing", {}, distro="silverblue-43"))
     assert "--apply-live nvidia-container-toolkit" in found
+
+
+# ---------------------------------------------------------------- what a distribution has and has not
+def test_suse_builds_and_signs_its_module_itself() -> None:
+    """Nothing is built here, so headers are of no use."""
+    state = {
+        KERNEL: Kernel(system="Linux", release="6.17.5-1-default"),
+        PCI: bus(gpu(device=AMPERE)),
+        DRIVER_PACKAGES: packages("nvidia-open-driver-G06-signed-kmp-default", version="580.95.05_k6.17.4_1-1.1"),
+    }
+    found = commands(written("driver-module-missing-for-kernel", state, distro="opensuse-tumbleweed"))
+    assert "zypper --non-interactive dup" in found
+    assert "devel" not in found
+    assert found.endswith("reboot")
+    assert "zypper --non-interactive update" in commands(written("driver-module-missing-for-kernel", state, distro="opensuse-leap-15.6"))
+
+
+@pytest.mark.parametrize(
+    ("distro", "words"),
+    [
+        ("amzn-2023", 'NVCC_PREPEND_FLAGS="-ccbin /usr/bin/g++"'), ("rocky-10", "conda create -y -n gcc-13"), ("rocky-9", "dnf install -y gcc-toolset-13"),
+    ],
+)  # fmt: skip
+def test_an_older_compiler_comes_from_where_it_is(distro: str, words: str) -> None:
+    line = "#error -- unsupported GNU version! gcc versions later than 13 are not supported!"
+    found = prescribe(finding("host-compiler-unsupported", line), {}, facts_of({}), KNOWLEDGE, distro)
+    assert found is not None
+    assert words in commands(found)
+    assert ("gcc-toolset" in commands(found)) == (distro == "rocky-9")
+
+
+def test_amazons_kernel_needs_its_further_modules() -> None:
+    state = {KERNEL: Kernel(system="Linux", release="6.12.40-64.114.amzn2023.x86_64"), PCI: bus(gpu(device=AMPERE))}
+    assert "kernel6.12-modules-extra-6.12.40-64.114.amzn2023.x86_64" in commands(written("driver-not-installed", state, distro="amzn-2023"))
+
+
+def test_pop_os_has_a_driver_of_its_own() -> None:
+    assert "apt-get install -y system76-driver-nvidia" in commands(
+        written("driver-not-installed", {PCI: bus(gpu(device=AMPERE))}, distro="pop-24.04")
+    )
+
+
+def test_a_jetson_takes_the_container_toolkit_of_jetpack() -> None:
+    found = commands(written("container-toolkit-missing", {TEGRA: True}, distro="ubuntu-22.04"))
+    assert "apt-get install -y nvidia-container-toolkit" in found
+    assert "nvidia.github.io" not in found
+
+
+# ---------------------------------------------------------------- Fabric Manager
+def _fabric(version: str, *names: str) -> str:
+    state = {LOADED_DRIVER: LoadedDriver(version=ModuleVersion(version)), DRIVER_PACKAGES: packages(*names, version=f"{version}-0ubuntu1")}
+    return commands(written("fabric-manager-not-running", state, distro="ubuntu-24.04"))
+
+
+def test_ubuntus_fabric_manager_comes_with_its_driver_for_servers() -> None:
+    """It depends on that driver in one version, and the archive keeps the newest alone."""
+    found = _fabric("580.95.05", "nvidia-driver-580-open")
+    assert "apt-get install -y nvidia-driver-580-server-open nvidia-fabricmanager-580\n" in found
+    assert "reboot" in found
+
+
+def test_fabric_manager_of_nvidias_repository_has_its_version_and_removes_nothing() -> None:
+    found = _fabric("595.58.03", "nvidia-open", "nvidia-fabricmanager")
+    assert "apt-get install -y --no-remove --allow-downgrades 'nvidia-fabricmanager=595.58.03*'" in found
+    assert "nvidia-fabricmanager-580=" in _fabric("580.95.05", "cuda-drivers")

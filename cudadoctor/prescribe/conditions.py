@@ -26,6 +26,7 @@ from cudadoctor.model.values import (
     MODULES,
     NVIDIA_MODPROBE,
     SECURE_BOOT,
+    TEGRA,
     TOOLKITS,
     USER,
     WSL,
@@ -234,6 +235,17 @@ def _by_variable(variable: str, key: str) -> Condition:
     return lambda case: case.variable(variable) is not None or not by_file(case)
 
 
+GCC_OF_AMAZON = 11
+
+
+def _gcc_packaged(case: Case) -> bool:
+    """Whether the distribution may have an older gcc beside its own: RHEL 10 begins with gcc-toolset-15, Amazon Linux has gcc 11 and 14.
+
+    Source: RHEL 10.1 release notes, https://docs.aws.amazon.com/linux/al2023/ug/c-cplusplus.html
+    """
+    return not (case.system.family == "rhel" and (case.system.id == "amzn" or int(case.system.major or 9) >= 10))
+
+
 # ---------------------------------------------------------------- rights
 def _is_root(case: Case) -> bool:
     """Root of a container too."""
@@ -285,6 +297,8 @@ CONDITIONS: dict[str, Condition] = {
     "driver-may-be-newer": _may_be_newer,
     "newer-branch-here": lambda case: case.need.high is not None and any(branch > case.need.high for branch in installed_branches(case)),
     "older-on-arch": lambda case: case.system.family == "arch" and case.need.high is not None and bool(case.driver.packages),
+    # pacman replaces the kernel in the same breath, so its headers have to come with it.
+    "headers-with-driver": lambda case: case.system.family == "arch" and case.driver.origin == "archive" and case.driver.chosen,
     "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
     # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
     "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),
@@ -297,6 +311,8 @@ CONDITIONS: dict[str, Condition] = {
     "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_driver(case) is not None,
     # SUSE signs its packages of the open modules with the key of its kernels.
     "signed-by-suse": lambda case: any("-signed-" in name for name in case.driver.packages),
+    "gcc-packaged": _gcc_packaged,
+    "own-gcc-fits": lambda case: case.system.id == "amzn" and int(frameworks.newest_gcc(case) or 0) >= GCC_OF_AMAZON,
     "amazon": lambda case: case.system.id == "amzn",
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
@@ -348,6 +364,7 @@ CONDITIONS: dict[str, Condition] = {
     "cudnn-wheel-old": frameworks.cudnn_wheel_is_old,
     "library-absent": lambda case: bool(case.quotes(case.forms["words"]["not-there"])),
     "jetson": frameworks.on_jetson,
+    "tegra": lambda case: case.get(TEGRA) is True,
     "toolkit-packaged": _toolkit_packaged,
     # Of mixed toolkits only a build for PyTorch says which one is wanted.
     "toolkit-of-build": lambda case: case.root.cause != "toolkit-libraries-mixed" or case.value("torch_cuda") is not None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import HELD_PACKAGES, KERNEL, LOADED_DRIVER, SMI
+from cudadoctor.model.values import HELD_PACKAGES, KERNEL, LOADED_DRIVER, PCI, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import UBUNTU_DRIVER, debian_libraries, debian_names, resolved, suse_group, suse_parts
@@ -42,6 +42,7 @@ def driver(case: Case) -> Found:
     yield "nvidia_on_fedora", _nvidia_on_fedora(case)
     yield "driver_stream", case.driver.stream
     yield "ubuntu_driver", ubuntu_driver(case)
+    yield "mhwd_class", _mhwd_class(case)
     yield "layered_swap", _layered_swap(case)
     yield "ubuntu_tools", tuple(name for name in case.driver.packages if name.startswith("nvidia-utils-")) or None
     # Debian's and Ubuntu's package of that compiler, which DKMS calls by its name; to the .run installer it has to be told.
@@ -75,6 +76,13 @@ def _beside_on_arch(case: Case) -> tuple[str, ...]:
     return tuple(new for old, new in (("lib32-nvidia-utils", f"lib32-{utils}"), ("opencl-nvidia", opencl)) if old in names)
 
 
+def _mhwd_class(case: Case) -> str:
+    """The class by which Manjaro's tool looks for the GPU: 0302 of one without a display."""
+    bus = case.get(PCI)
+    classes = {(gpu.class_code or "")[:4] for gpu in bus.nvidia_gpus} if bus is not None else set()
+    return "0302" if classes == {"0302"} else "0300"
+
+
 def _layered_swap(case: Case) -> Script | None:
     """The layered packages of RPM Fusion's driver that leave, and those that come: rpm-ostree changes both in one transaction."""
     if case.system.image != "rpm-ostree" or case.driver.origin != "archive":
@@ -100,7 +108,9 @@ def _module_name(case: Case) -> str:
 
 
 def _module_check(case: Case) -> Script:
-    """DKMS knows the module by all of its names."""
+    """DKMS knows the module by all of its names, and for kernels that do not run yet."""
+    if case.system.family == "arch" and any(name.endswith("-dkms") for name in case.driver.packages):
+        return Script("dkms status | grep '^nvidia.*installed'")
     own = _of_debian(case)
     return Script("dkms status -k \"$(uname -r)\" | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
 
@@ -150,7 +160,9 @@ def _suse_folder(name: str, version: str | None) -> str:
 def _headers(case: Case, release: str) -> tuple[str, ...]:
     family = case.system.family
     if family in ("fedora", "rhel"):
-        return (_kernel_devel(release),)
+        devel = _kernel_devel(release)
+        extra = (devel.replace("-devel-", "-modules-extra-"),) if ".amzn2023" in release else ()  # drm, which the module asks for
+        return (devel, *extra)
     if family == "suse":
         flavour = release.rsplit("-", 1)[-1]
         return (f"kernel-{flavour if flavour in ('azure', 'rt', 'longterm') else 'default'}-devel",)

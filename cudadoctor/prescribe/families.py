@@ -48,6 +48,8 @@ def _newest(rows: Iterable[Branch]) -> Branch | None:
 # ---------------------------------------------------------------- Ubuntu
 def _ubuntu(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     rows = knowledge.ubuntu_packages(system.codename or "")
+    if system.id == "pop" and need.high is None:  # https://support.system76.com/articles/system76-driver/
+        return _packaged(("system76-driver-nvidia",), None, need, ", Pop!_OS's own")
     if not rows:
         end = "-open" if need.flavour == "open" else ""
         number = str(need.high) if need.high is not None else "NNN"
@@ -147,10 +149,16 @@ def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bo
         row = current
     if row is None:
         return None
-    if system.ready_image is not None and row.branch >= 580:
-        return _image(need, system.ready_image)
+    if system.ready_image is not None:
+        return _image(need, system.ready_image) if row.branch >= 580 else Driver(words=_NO_IMAGE.format(row.branch))
     packages = tuple(name.split(" ")[0] for name in row.fedora_rpmfusion)
     return _packaged(packages, row.branch, need, ", from RPM Fusion")
+
+
+_NO_IMAGE = (
+    "branch {0}, which no image of Universal Blue has, nor can it be layered there, for Fedora has no headers of that kernel: "
+    "Fedora itself has akmod-nvidia-{0}xx, from RPM Fusion"
+)
 
 
 def _image(need: Need, plain: str) -> Driver:

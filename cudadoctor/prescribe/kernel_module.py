@@ -97,7 +97,7 @@ def _loads_now(case: Case) -> bool:
     """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath."""
     bus = case.get(PCI)
     held = bus is not None and any(gpu.driver in ("nouveau", "nova", "nova_core") for gpu in bus.nvidia_gpus)
-    return not held and case.system.family != "arch"
+    return not held and case.system.family != "arch" and not CONDITIONS["signed-kmp-here"](case)
 
 
 def _stays(case: Case) -> bool:
@@ -166,6 +166,7 @@ def values(case: Case) -> Found:
     if case.system.family == "arch":
         yield "arch_modules", tuple(filter(case.forms["packages"]["arch"].fullmatch, names))
     if case.system.family == "suse":
+        yield "suse_update", Script("dup" if "tumbleweed" in (case.system.id or "") else "update")
         yield "module_packages", tuple(filter(case.forms["packages"]["suse"].fullmatch, names)) or case.driver.packages
     if found is None:
         return
@@ -191,6 +192,7 @@ _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {
+    "signed-kmp-here": lambda case: case.system.family == "suse" and any("-signed-" in package.name for package in case.packages),
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
     "module-waits-for-restart": _waits_for_restart,
     "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS

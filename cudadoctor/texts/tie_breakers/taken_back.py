@@ -28,7 +28,9 @@ _ON_LOGIN_NODES = frozenset((*_WITHOUT_GPU, "nvidia-smi-missing"))
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
 # What DKMS says in a system container: the kernel, and the module that it has loaded, are the host's.
-_OF_A_KERNEL, _MISMATCH = frozenset(("driver-module-missing-for-kernel", "driver-build-failed")), "driver-version-mismatch"
+_NO_MODULE, _NOT_BUILT, _MISMATCH = "driver-module-missing-for-kernel", "driver-build-failed", "driver-version-mismatch"
+_OF_A_KERNEL = frozenset((_NO_MODULE, _NOT_BUILT))
+_NO_HEADERS = lazy(r"kernel-devel-uname-r|headers for kernel")
 _CPU_BUILD = "framework-cpu-build"
 _OF_SOME_GPU = "framework-lacks-gpu-arch"  # PyTorch warns of each GPU that it cannot use, and goes on on the others
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
@@ -57,6 +59,9 @@ def standing(case: Case) -> list[Clue]:
         said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _NO_LIBCUDA else clue for clue in said]
     if case.says("nvidia-is-default") or (case.says("k3s") and case.says("nvidia-runtime-named")):
         said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
+    if any(clue.cause == _NO_MODULE and any(_NO_HEADERS.search(quote.text) for quote in clue.quotes) for clue in said):
+        # Without the kernel's headers nothing was compiled, whatever the builder says next.
+        said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _NOT_BUILT else clue for clue in said]
     if case.says("suspend"):  # what the GPU's memory held may be gone, and the program's kernels right
         said = [msgspec.structs.replace(clue, basis="suspected") if clue.cause == _FAULT and clue.code in LOST else clue for clue in said]
     gone = (_WITHOUT_GPU if case.says("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(case) else frozenset())
