@@ -65,7 +65,8 @@ def test_a_stream_of_one_branch_has_the_modules_that_are_asked_for() -> None:
     ],
 )
 def test_the_headers_of_a_kernel_with_a_name_of_its_own(distro: str, release: str, package: str) -> None:
-    assert f"dnf install -y {package}" in shells(written("driver-not-installed", state(HOPPER, release=release), distro=distro))
+    found = shells(written("driver-not-installed", state(HOPPER, release=release), distro=distro))
+    assert any(f"{line} ".startswith(f"dnf install -y {package} ") for line in found)
 
 
 @pytest.mark.parametrize(("branch", "loaded"), [("340", "340.108"), ("470", "470.256.02"), ("580", "580.95.05")])

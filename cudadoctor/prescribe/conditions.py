@@ -80,19 +80,19 @@ def _by_cluster(case: Case) -> bool:
     return case.value("driver_pods") is not None or "eks-image-without-driver" in case.setting.words
 
 
-_OTHER_MODULES = ("open-modules", "proprietary-modules")
+OTHER_MODULES = ("open-modules", "proprietary-modules")  # what a cause finds wrong with the driver, whose branch may be right
 
 
 def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
-    if _windows_driver(case) or kernel_module.guest_ids(case) is not None or _by_cluster(case):
+    if _windows_driver(case) or kernel_module.guest_ids(case) is not None or _by_cluster(case) or case.value("installer") is not None:
         return False
     if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
     installed, wrong = installed_branches(case), case.cause.driver
     if wrong == "newer-branch":  # the newest driver that fits is newer than the installed one, or nobody knows
         return not installed or case.driver.branch is None or case.driver.branch > max(installed)
-    if wrong in _OTHER_MODULES:  # layered already, the packages would change nothing
+    if wrong in OTHER_MODULES:  # layered already, the packages would change nothing
         return not places.by_run_installer(case) and not (case.system.image == "rpm-ostree" and case.driver.origin != "image")
     # A list without versions names the package of the current branch, and that one may drive these GPUs.
     layered = (package for package in case.packages if package.name in _UNVERSIONED and not package.version)
@@ -306,7 +306,7 @@ CONDITIONS: dict[str, Condition] = {
     "own-files": lambda case: case.system.family != "nixos" and case.system.image is None,
     "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
     # The branch fits, and its kernel modules are of the wrong kind.
-    "other-modules": lambda case: case.cause.driver in _OTHER_MODULES,
+    "other-modules": lambda case: case.cause.driver in OTHER_MODULES,
     # Ubuntu's own kernels, for which its archive has modules that Secure Boot accepts.
     "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_driver(case) is not None,
     # SUSE signs its packages of the open modules with the key of its kernels.

@@ -279,6 +279,11 @@ BY_FAMILY: Mapping[str, Choice] = {
 }  # fmt: skip
 
 
+# https://docs.nvidia.com/dgx/dgx-spark/os-and-component-update.html
+OF_DGX_SPARK = (
+    "the one of DGX OS, of branch 580 or later with the open kernel modules, which `sudo apt update && sudo apt dist-upgrade` brings with "
+    "its signed module from NVIDIA's repository for that system; Ubuntu's own packages would take its place"
+)
 # What each family has, for a GPU that is not known.
 _FOR_ANY_GPU = {
     "ubuntu": "Ubuntu's own tool chooses it: `ubuntu-drivers list` names the packages that fit",

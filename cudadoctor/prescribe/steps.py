@@ -18,13 +18,14 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
+from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.conditions import holds, installed_branches
+from cudadoctor.prescribe.conditions import OTHER_MODULES, holds, installed_branches
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
-from cudadoctor.prescribe.families import OF_REPOSITORY, choose, newest_of_debian
-from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
+from cudadoctor.prescribe.families import OF_DGX_SPARK, OF_REPOSITORY, choose, newest_of_debian
+from cudadoctor.prescribe.gpus import Driver, Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, for_commands, placeholders, refused
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, each, fill_shell, fill_words, names, with_sudo
@@ -46,7 +47,7 @@ _WITHOUT_A_STEP = Step(
 _OF_WINDOWS = lazy(r"\.dll\b|\b[A-Z]:\\")
 _OF_DEBIAN = lazy(r"[~+](?:bpo|deb)\d")  # also in its backports
 _OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
-_WRONG_MODULES = ("open-modules", "proprietary-modules")  # what a cause finds wrong with the driver, whose branch may be right
+GB10 = ComputeCapability("12.1")  # of DGX Spark
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
@@ -145,7 +146,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     def of(least: int | None) -> Case:
         stated = re.fullmatch(r"\d{2,3}", values.get("legacy_branch") or "")
         need = _flavoured(root, need_of(gpus.architectures, least, int(stated[0]) if stated is not None else None), knowledge)
-        driver = choose(need, system, knowledge, headless=headless)
+        spark = system.family == "ubuntu" and GB10 in gpus.capabilities
+        driver = Driver(words=OF_DGX_SPARK) if spark else choose(need, system, knowledge, headless=headless)
         return Case(
             root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver,
             headless=headless,
@@ -159,7 +161,7 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
 
 def _same_branch(case: Case) -> Case:
     """With the branch that is here, where nothing but the kind of its kernel modules is wrong, and it is packaged with the other kind."""
-    here = set(installed_branches(case)) if case.cause.driver in _WRONG_MODULES else set()
+    here = set(installed_branches(case)) if case.cause.driver in OTHER_MODULES else set()
     if len(here) != 1:
         return case
     kept = choose(msgspec.structs.replace(case.need, keep=here.pop()), case.system, case.knowledge, headless=case.headless)

@@ -11,7 +11,19 @@ from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Key
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, KERNEL_LOG, LOADED_DRIVER, MODULE_FILES, MODULES, PCI, SECURE_BOOT, TEGRA
+from cudadoctor.model.values import (
+    DKMS,
+    DRIVER_PACKAGES,
+    KERNEL,
+    KERNEL_LOG,
+    LOADED_DRIVER,
+    MODULE_FILES,
+    MODULES,
+    PCI,
+    SECURE_BOOT,
+    SMI,
+    TEGRA,
+)
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects, there
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
@@ -40,6 +52,7 @@ _NONE_TO_HAVE = lazy(r"No such device|Unable to load the (?:kernel module|['\"]?
 _NOUVEAU_HOLDS = lazy(r"\bnouveau [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d: (?:NVIDIA |bios: |fb: |DRM: |vgaarb: )")
 _SWITCHED_OFF = lazy(r"bbswitch: (?:disabling|Succesfully loaded)")
 _SWITCHED = lazy(r"(?i)bbswitch|prime-select|supergfx|envycontrol|ACPI|\boff\b")
+_NO_PACKAGE = lazy(r"Unable to find a match:|has no installation candidate")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 
@@ -233,6 +246,11 @@ def _without_uvm(case: Case) -> Quotes:
     return found.line_of(nvidia.line)
 
 
+def _answers(case: Case) -> Quotes:
+    """nvidia-smi answers somewhere in the text."""
+    return next((fact.some()[:1] for fact in case.facts.all(SMI) if fact.value is not None and fact.value.gpus), ())
+
+
 TIES = (
     module_not_found,
     module_of_other_branch,
@@ -255,6 +273,13 @@ TIES = (
         unless=(_built_for_this_kernel,),
         unless_stated=(NOUVEAU,),
         basis="suspected",
+    ),
+    # The package manager knows no package of the driver, and nothing of one is shown: its repository is not set up.
+    joined(
+        NOT_INSTALLED,
+        suspects(NOT_INSTALLED, words=_NO_PACKAGE),
+        unless=(*(there(key) for key in (LOADED_DRIVER, DKMS, DRIVER_PACKAGES, MODULE_FILES)), _answers),
+        unsettled=True,
     ),
     built_for_other_kernels,
     # No contact with the driver, although its module for the running kernel exists.
