@@ -18,8 +18,9 @@ import pytest
 from cudadoctor.commands import manual
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources import applying, inherited, interpreters, listings, owners, programs, recording, trust, writing
+from cudadoctor.sources import applying, host, inherited, interpreters, listings, owners, programs, recording, trust, writing
 from cudadoctor.sources.interpreters import examined_python
+from cudadoctor.sources.probes import Probe
 from tests.test_interpreters import interpreter
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -1084,3 +1085,38 @@ def test_a_tree_is_listed_once_in_a_question_and_again_in_the_next(tmp_path: Pat
     (tmp_path / "strange").touch()
     os.chown(tmp_path / "strange", 1000, 1000)
     assert trust.tree(str(tmp_path)) is not None
+
+
+# ---------------------------------------------------------------- the doctor's own interpreter
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_doctors_own_interpreter_starts_at_once_and_is_taken_back_where_its_packages_are_anothers(
+    quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is trusted as it runs; what lies in its packages is not imported before it was looked through."""
+    began: list[str] = []
+    start = host.Collector.start
+
+    def noted(collector: host.Collector, probe: Probe) -> object:
+        began.append(probe.id if collector.chosen is None else "")
+        return start(collector, probe)
+
+    monkeypatch.setattr(host.Collector, "start", noted)
+    monkeypatch.setattr(host, "own_on_path", lambda: sys.executable)
+    monkeypatch.setattr(host, "examined_python", lambda given: (None, "reads /x, which may be written by another user"))
+    items = {item.id: item for item in host.collect(host.Plan(quick=quick, timeout=60)).items}
+    assert {"ladder", "python-env"} <= set(began)
+    for name in ("ladder", "python-env"):
+        assert items[name].status == "not-run"
+        assert "another user" in (items[name].why or "")
+        assert not items[name].stdout
+
+
+def test_another_interpreter_waits_until_it_was_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert interpreters.own_on_path() is None, "another environment, though of the same Python"
+    monkeypatch.setenv("VIRTUAL_ENV", str(Path(sys.executable).parent.parent))
+    assert interpreters.own_on_path() is not None

@@ -13,7 +13,7 @@ import msgspec
 from cudadoctor.model.evidence import SPARED, Evidence, Item, Status, writable
 from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
-from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
+from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_on_path, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper, started
 from cudadoctor.sources.plain_files import beginning
 from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
@@ -43,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     platform: str = sys.platform
 
 
+_WITHOUT_PACKAGES = ("ladder", "python-env")  # workers that import no package, the ladder not before it is told to go on
 INTERRUPTED = "interrupted: what had not answered by then is not known"
 
 
@@ -68,6 +69,7 @@ class Collector:
         self.identity = identity()
         self.remarks = stand_somewhere()
         self.chosen: tuple[str | None, str] | None = None
+        self.own = own_on_path() if plan.python is None and trust.as_root() else None
         self.ladder: Child | None = None
         self.ahead: gpu_workers.Workers | None = None
         self.at_gate = False
@@ -120,7 +122,7 @@ class Collector:
         most = probe.limit if not self.plan.quick else SMI_LIMIT_AFTER_NVML if probe.spared else QUICK_LIMIT
         limit = min(probe.limit, most, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
-            python = sys.executable if probe.own_python else self.python
+            python = sys.executable if probe.own_python else (self.own if probe.id in _WITHOUT_PACKAGES else None) or self.python
             assert isinstance(probe.what, str)
             if python is None:
                 self.keep(Item(id=probe.id, kind="worker", what=("python", probe.what), status="not-run", why=self.examined()[1]))
@@ -188,7 +190,7 @@ class Collector:
 
     def run_children(self, probes: list[Probe]) -> None:
         """Start every probe at once, the longest first; then those that stand in for one that did not answer. As root the examined
-        interpreter is looked through meanwhile, and its workers come last.
+        interpreter is looked through meanwhile, and its workers come last; where it is the doctor's own, before they import its packages.
 
         After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so
         they need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
@@ -199,7 +201,7 @@ class Collector:
             return others and (self.ladder is None or self.ladder.over or self.at_gate)
 
         def turn(probe: Probe) -> tuple[bool, bool, bool]:
-            waits = trust.as_root() and self.plan.python is None and probe.kind == "worker" and not probe.own_python
+            waits = trust.as_root() and self.plan.python is None and self.own is None and probe.kind == "worker" and not probe.own_python
             return waits, probe.id != "ladder", probe.kind != "worker"
 
         later = [probe for probe in probes if probe.instead_of or (probe.spared and self.plan.quick)]
@@ -213,6 +215,7 @@ class Collector:
         if self.meanwhile is not None:
             self.meanwhile()
             self.meanwhile = None
+        self.examined()  # whoever asked it or not, while the children work
         watch(started, until=settled, on_over=self.finished)
         for probe in later:
             if not any(self.answered(item) for item in probe.instead_of):
@@ -262,7 +265,8 @@ class Collector:
             if probe.reader is not None:
                 self.read(probe)
         self.run_children([probe for probe in (*look, *ask) if probe.reader is None])
-        self.examined()  # whoever asked it or not
+        if self.python is None and self.own is not None:
+            self.take_back()
         for probe in ask:
             if probe.reader is not None:
                 self.read(probe)
@@ -271,6 +275,16 @@ class Collector:
             self.read(probe)
         self.work_on_gpus()
         self.try_frameworks()
+
+    def take_back(self) -> None:
+        """The doctor's own interpreter was refused once its packages were looked through: as if it had not been started."""
+        for child in self.children:
+            if child.item in _WITHOUT_PACKAGES:
+                if not child.over:
+                    child.kill("refused")
+                what = self.items[child.item].what if child.item in self.items else ("python",)
+                self.items[child.item] = Item(id=child.item, kind="worker", what=what, status="not-run", why=self.examined()[1])
+        self.ladder, self.at_gate = None, False
 
     def evidence(self, *remarks: str) -> Evidence:
         """What is there. A child that had not ended is left out: what it had said is no answer."""

@@ -67,6 +67,14 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
     return _trusted(path, rule) if path is not None else (sys.executable, "the doctor's own Python")
 
 
+def own_on_path() -> str | None:
+    """The interpreter that is meant, where it is the one that runs the doctor, by whatever name: that one is trusted as it runs."""
+    path = _meant()[0]
+    if path is None or os.path.dirname(path) != os.path.dirname(sys.executable):
+        return None
+    return path if os.path.realpath(path) == os.path.realpath(sys.executable) else None
+
+
 def look_ahead(given: str | None) -> None:
     """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
     if trust.as_root():
