@@ -41,7 +41,9 @@ _OF_A_RUN = lazy(
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
 # docs.github.com: what a change says of the report that it closes.
-_CLOSES = lazy(r"(?i)^\W{0,4}(?:close[sd]?|fix(?:es|ed)?|resolve[sd]?):? (?:[\w.-]{1,60}/[\w.-]{1,60})?#\d")
+_CLOSES = lazy(
+    r"(?i)^\W{0,4}(?:close[sd]?|fix(?:es|ed)?|resolve[sd]?):? (?:(?:[\w.-]{1,60}/[\w.-]{1,60})?#\d|https://github\.com/[\w.-]{1,60}/[\w.-]{1,60}/issues/\d)"
+)
 _CALM = ("thanks", "found", "since", "fine")
 _OF_TIME = ("over", "goes_on", "in_vain", "past")
 _ALSO = {"others": ("persons",)}  # lists whose words belong to another too

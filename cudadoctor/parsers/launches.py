@@ -76,6 +76,8 @@ _COMPUTES = lazy(
 _CHOSEN = "VISIBLE_DEVICES="
 _LETTERS, _SENTENCE = lazy(r"[^\W\d_]{2,}"), 8  # words of more than a line of a program's result
 _FAILED = lazy(r"(?i)\btraceback\b|error|exception|\bnot found\b|\bnan\b")
+# Of a program that computed before, which may be one of a text without prompts.
+_FAILED_LATER = lazy(r"(?i)\btraceback \(|\bcuda error\b|\bcore dumped\b|segmentation fault|^\W{0,4}\w{0,24}error: |: EOF\W{0,3}$")
 BY_HAND, BY_HAND_ELSEWHERE = "a command that was typed", "a command that was typed, in a container or on another node"
 
 
@@ -114,7 +116,8 @@ def parse_signs(text: Text) -> Output:
                 found.append((answer[-1] + 1, BY_HAND_ELSEWHERE if ELSEWHERE.search(entry.command) else BY_HAND))
     if found:
         last, words = max(found)
-        yield text.fact(COMPUTED, words, text.quote(last))
+        if not any(_FAILED_LATER.search(line) for line in text.plain_lines[last:]):
+            yield text.fact(COMPUTED, words, text.quote(last))
 
 
 PARSERS = (
