@@ -1088,9 +1088,8 @@ def test_a_tree_is_listed_once_in_a_question_and_again_in_the_next(tmp_path: Pat
 
 
 # ---------------------------------------------------------------- the doctor's own interpreter
-@pytest.mark.parametrize("quick", [True, False])
 def test_the_doctors_own_interpreter_starts_at_once_and_is_taken_back_where_its_packages_are_anothers(
-    quick: bool, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is trusted as it runs; what lies in its packages is not imported before it was looked through."""
     began: list[str] = []
@@ -1101,14 +1100,22 @@ def test_the_doctors_own_interpreter_starts_at_once_and_is_taken_back_where_its_
         return start(collector, probe)
 
     monkeypatch.setattr(host.Collector, "start", noted)
-    monkeypatch.setattr(host, "own_on_path", lambda: sys.executable)
+    monkeypatch.setattr(host, "own_on_path", lambda: (sys.executable, "the first on PATH"))
     monkeypatch.setattr(host, "examined_python", lambda given: (None, "reads /x, which may be written by another user"))
-    items = {item.id: item for item in host.collect(host.Plan(quick=quick, timeout=60)).items}
+    items = {item.id: item for item in host.collect(host.Plan(timeout=60)).items}
     assert {"ladder", "python-env"} <= set(began)
     for name in ("ladder", "python-env"):
         assert items[name].status == "not-run"
         assert "another user" in (items[name].why or "")
         assert not items[name].stdout
+
+
+def test_with_quick_nobody_looks_through_packages_that_nobody_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "own_on_path", lambda: (sys.executable, "the first on PATH"))
+    monkeypatch.setattr(host, "examined_python", lambda given: pytest.fail("it was looked through"))
+    evidence = host.collect(host.Plan(quick=True))
+    assert (evidence.python, evidence.python_why) == (sys.executable, "the first on PATH")
+    assert next(item for item in evidence.items if item.id == "python-env").status == "ok"
 
 
 def test_another_interpreter_waits_until_it_was_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def judge(options: dict[str, Any], *, kernel: bool = False, **wanted: Any) -> tu
 
         _mind_little_memory()
         keeping.start_ahead()
-        interpreters.look_ahead(options["python"])
+        interpreters.look_ahead(options["python"], imports=not options.get("quick", False))
         import cudadoctor.sources.host  # noqa: F401 - while the places of variables are listed, for which the child that judges waits
     import msgspec
 

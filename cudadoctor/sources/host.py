@@ -70,6 +70,8 @@ class Collector:
         self.remarks = stand_somewhere()
         self.chosen: tuple[str | None, str] | None = None
         self.own = own_on_path() if plan.python is None and trust.as_root() else None
+        if self.own is not None and plan.quick:
+            self.chosen = self.own  # nothing imports its packages
         self.ladder: Child | None = None
         self.ahead: gpu_workers.Workers | None = None
         self.at_gate = False
@@ -122,7 +124,7 @@ class Collector:
         most = probe.limit if not self.plan.quick else SMI_LIMIT_AFTER_NVML if probe.spared else QUICK_LIMIT
         limit = min(probe.limit, most, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
-            python = sys.executable if probe.own_python else (self.own if probe.id in _WITHOUT_PACKAGES else None) or self.python
+            python = sys.executable if probe.own_python else (self.own[0] if self.own and probe.id in _WITHOUT_PACKAGES else self.python)
             assert isinstance(probe.what, str)
             if python is None:
                 self.keep(Item(id=probe.id, kind="worker", what=("python", probe.what), status="not-run", why=self.examined()[1]))
@@ -215,7 +217,6 @@ class Collector:
         if self.meanwhile is not None:
             self.meanwhile()
             self.meanwhile = None
-        self.examined()  # whoever asked it or not, while the children work
         watch(started, until=settled, on_over=self.finished)
         for probe in later:
             if not any(self.answered(item) for item in probe.instead_of):
@@ -265,7 +266,7 @@ class Collector:
             if probe.reader is not None:
                 self.read(probe)
         self.run_children([probe for probe in (*look, *ask) if probe.reader is None])
-        if self.python is None and self.own is not None:
+        if self.python is None and self.own is not None:  # whoever asked it or not
             self.take_back()
         for probe in ask:
             if probe.reader is not None:

@@ -67,18 +67,22 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
     return _trusted(path, rule) if path is not None else (sys.executable, "the doctor's own Python")
 
 
-def own_on_path() -> str | None:
-    """The interpreter that is meant, where it is the one that runs the doctor, by whatever name: that one is trusted as it runs."""
-    path = _meant()[0]
+def own_on_path() -> tuple[str, str] | None:
+    """The interpreter that is meant, and the rule, where it is the one that runs the doctor, by whatever name: that one is trusted as it
+    runs."""
+    path, rule = _meant()
     if path is None or os.path.dirname(path) != os.path.dirname(sys.executable):
         return None
-    return path if os.path.realpath(path) == os.path.realpath(sys.executable) else None
+    return (path, rule) if os.path.realpath(path) == os.path.realpath(sys.executable) else None
 
 
-def look_ahead(given: str | None) -> None:
-    """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
+def look_ahead(given: str | None, *, imports: bool = True) -> None:
+    """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's.
+
+    `imports`: its packages will be imported; of the doctor's own interpreter these alone are looked through.
+    """
     if trust.as_root():
-        path = _meant()[0] if given is None else None
+        path = _meant()[0] if given is None and (imports or own_on_path() is None) else None
         if path is not None:  # the largest of them; apart from the toolkit's, which variables name too, for they are waited for first
             prefixes, _ = _prefixes(path)
             trust.begin(place for prefix in prefixes for place in _trees(prefix))
