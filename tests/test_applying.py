@@ -888,7 +888,9 @@ def test_undoing_runs_no_interpreter_whose_packages_another_may_write(tmp_path: 
 
 # ---------------------------------------------------------------- a signal that ends the doctor alone
 _SIGNALLED = """
+import signal
 import sys
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background job ignores it, and what is ignored stays so
 import msgspec
 from cudadoctor.commands import cli, examining
 from cudadoctor.model.recipe import Prescription

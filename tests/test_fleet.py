@@ -247,20 +247,41 @@ def test_names_that_differ_in_their_last_number_stand_together(names: list[str],
 
 
 def test_no_file_brings_more_reports_than_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3)
+    (node,) = read("x", report(HEALTHY, "n"))
+    assert isinstance(node, Node)
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 * reading_nodes.weight(node))
     (tmp_path / "all.jsonl").write_bytes(b"\n".join(report(HEALTHY, f"n{number}") for number in range(9)))
     found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
     assert found["nodes"] == 3
-    assert "3 reports are as many as are merged" in found["missing"][0]["why"]
+    assert "reports are as many as are merged" in found["missing"][0]["why"]
 
 
 def test_no_file_brings_more_demands_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = json.loads(report(HEALTHY, "n"))
+    body = {**json.loads(report(HEALTHY, "n")), "benchmark": []}
     body["requirements"] = [{}] * 1000 + [{"text": "gpus >= 8", "met": False}] * 20
     assert [len(node.demands) for node in read("x", json.dumps(body).encode()) if isinstance(node, Node)] == [1]
     body["requirements"] = [{"text": f"gpus >= {number}"} for number in range(1000)]
-    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 + 2 * 1000 // reading_nodes.DEMANDS)
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 + 2 * 1000 // reading_nodes.PARTS)
     (tmp_path / "all.jsonl").write_text("\n".join(json.dumps({**body, "origin": {"host": f"n{number}"}}) for number in range(9)))
+    assert json.loads(run("fleet", str(tmp_path), "--format", "json").out)["nodes"] == 3
+
+
+def test_two_machines_with_the_name_of_their_image_are_two(tmp_path: Path) -> None:
+    for name, uuid, verdict, minute in (("a", "GPU-a", "broken", 1), ("b", "GPU-b", "healthy", 2), ("c", "GPU-b", "broken", 0)):
+        body = json.loads(report(HEALTHY, "localhost"))
+        body |= {"verdict": verdict, "machine": {"gpus": [{"index": 0, "uuid": uuid}]}}
+        body["origin"]["time"] = f"2026-11-20T10:0{minute}:00Z"
+        (tmp_path / f"{name}.json").write_text(json.dumps(body))
+    found = run("fleet", str(tmp_path), "--format", "json")
+    assert (found.code, json.loads(found.out)["nodes"]) == (1, 2)
+    assert sorted(node for group in json.loads(found.out)["groups"] for node in group["nodes"])[0] == "localhost"
+
+
+def test_gpus_take_room_like_demands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zip of 600 kB became 740 MB of GPUs that say nothing."""
+    one = {**json.loads(report(HEALTHY, "n")), "machine": {"gpus": [{"index": number} for number in range(1000)]}, "benchmark": []}
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 + 3 * 1000 // reading_nodes.PARTS)
+    (tmp_path / "all.jsonl").write_text("\n".join(json.dumps({**one, "origin": {"host": f"n{number}"}}) for number in range(9)))
     assert json.loads(run("fleet", str(tmp_path), "--format", "json").out)["nodes"] == 3
 
 

@@ -18,6 +18,7 @@ from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.parsers.quoting import Quoting
 from cudadoctor.sources import decoding, inputs, pasted
 from cudadoctor.sources.pasted import evidence_of
+from tests.command_line import HEALTHY, host, run
 from tests.judging import KNOWLEDGE
 
 STEP = "2026-11-21 10:00:00,000 INFO worker {}: step {} loss 0.1234 and some more words to fill the line"
@@ -178,6 +179,16 @@ def test_of_a_text_of_too_many_lines_the_last_are_read_and_keep_their_numbers(en
     quote = judge(evidence, KNOWLEDGE).diagnosis.suspects[0].evidence[0]
     assert (quote.first, quote.text) == (5000, NO_DEVICE)
     assert pasted.output_of(b"x" + end.encode() * 2000).dropped_bytes > 0
+
+
+def test_a_log_that_was_not_read_whole_leaves_no_machine_healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pasted, "MOST_LINES", 1000)
+    (tmp_path / "train.log").write_text("all is fine\n" * 900)
+    (tmp_path / "long.log").write_text("all is fine\n" * 1100)
+    asked = ("check", "--replay", str(host(HEALTHY)), "--log")
+    assert run(*asked, str(tmp_path / "train.log")).code == 0
+    cut = run(*asked, str(tmp_path / "long.log"))
+    assert (cut.code, "a part was not read" in cut.out) == (3, True)
 
 
 def test_a_line_of_many_messages_takes_as_long_as_as_many_lines() -> None:

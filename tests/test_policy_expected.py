@@ -359,3 +359,33 @@ def test_what_no_page_holds_is_refused_in_few_words(start: str, part: str, end: 
     with pytest.raises(PolicyError) as refused:
         gathered(str(tmp_path / "p.toml"), (), KNOWLEDGE.causes)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("pyproject.toml", "# " + "x" * 300_000 + '\n[tool.cudadoctor]\nrequire = ["gpus >= 99"]\n'),
+        ("pyproject.toml", '[tool]\ncudadoctor.require = ["gpus >= 99"]\n]]\n'),
+        ("pyproject.toml", '[ tool . cudadoctor ]\nrequire = ["gpus >= 99"]\n]]\n'),
+    ],
+)
+def test_no_demand_is_lost_in_a_file_that_is_long_or_broken(name: str, body: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(body)
+    if body.startswith("#"):
+        assert len(gathered(None, (), NAMES, str(tmp_path)).policy.requirements) == 1
+    else:
+        with pytest.raises(PolicyError, match=name):
+            gathered(None, (), NAMES, str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "UTF-16"])
+def test_a_policy_that_cannot_be_read_is_not_passed_over(kind: str, tmp_path: Path) -> None:
+    own = tmp_path / "cudadoctor.toml"
+    if kind == "link":
+        own.symlink_to(tmp_path / "share" / "none")
+    elif kind == "folder":
+        own.mkdir()
+    else:
+        (tmp_path / "pyproject.toml").write_bytes('[tool.cudadoctor]\nrequire = ["gpus >= 99"]\n'.encode("utf-16"))
+    with pytest.raises(PolicyError):
+        gathered(None, (), NAMES, str(tmp_path))

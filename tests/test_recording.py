@@ -218,6 +218,20 @@ def test_a_number_that_no_exit_or_signal_has_is_refused(field: str, number: int,
         recording.read(str(tmp_path))
 
 
+def test_one_file_is_not_four_hundred_texts(tmp_path: Path) -> None:
+    """2,000 bytes took 35 seconds and half a gigabyte to judge."""
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "a.txt").write_text("CUDA error: out of memory\n" * 100)
+    item = {"kind": "text", "what": "x", "status": "ok", "stdout": "evidence/a.txt"}
+    head = {"format": recording.FORMAT, "tool": "x", "origin": {"platform": "linux", "redacted": False}}
+    for count in (recording.MAX_TEXTS, recording.MAX_TEXTS + 1):
+        (tmp_path / "recording.json").write_text(json.dumps({**head, "evidence": [{**item, "id": f"t{at}"} for at in range(count)]}))
+        if count == recording.MAX_TEXTS:
+            assert len(recording.read(str(tmp_path)).items) == count
+    with pytest.raises(recording.RecordingError, match="more than 4 texts"):
+        recording.read(str(tmp_path))
+
+
 def _redacted(**texts: str) -> dict[str, str]:
     kinds = {
         "environment": "environment",

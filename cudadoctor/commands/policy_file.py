@@ -21,7 +21,10 @@ from cudadoctor.sources.plain_files import beginning
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 256 << 10  # bytes; a policy is a page
+_LARGEST_PROJECT = 4 << 20  # of a project's file, which has more in it
 DEEPEST = 64  # parts of a dotted key
+# The head of the table, or a key of it, also in a file that is no TOML.
+_DEMANDS = re.compile(rf"{TABLE}[\"' \t]*(?:\]|\.[ \t]*\w+[ \t]*=)")
 # Also within texts: which is which, only a reader of TOML knows. The first finds what looks like a key, the last one with any quoted part.
 _KEYS = re.compile(r"[\w \t.'\"-]+")
 _PART = re.compile(r"[\w'\"][ \t]*\.")
@@ -91,10 +94,9 @@ def written(asked: Policy | None) -> str:
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
     """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
     for path in _candidates(folder):
-        if not os.path.isfile(path):
-            continue
-        if os.path.basename(path) == PROJECT and TABLE not in beginning(path, LARGEST):
-            continue  # somebody's project that does not concern us, and that may not even be readable
+        project = beginning(path, _LARGEST_PROJECT).replace("\0", "") if path.endswith(PROJECT) and os.path.isfile(path) else ""
+        if TABLE not in project if path.endswith(PROJECT) else not os.path.lexists(path):
+            continue  # somebody's project that does not concern us, and that may not even be readable; of our own, a link to nothing does
         by = trust.changeable(os.path.abspath(path))
         if by is not None:
             refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
@@ -102,7 +104,7 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         try:
             table = _table(path, _text(path))
         except PolicyError:
-            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in beginning(path, LARGEST):
+            if project and _DEMANDS.search(project) is None:
                 continue
             raise
         if table is not None:
@@ -121,7 +123,7 @@ def _candidates(folder: str | None) -> Iterator[str]:
 # ---------------------------------------------------------------- reading it
 def _text(path: str) -> str:
     try:
-        content = inputs.of_path(path, lambda _: LARGEST)
+        content = inputs.of_path(path, lambda _: _LARGEST_PROJECT if path.endswith(PROJECT) else LARGEST)
         if content.left_out is not None:
             raise PolicyError(f"{path}: too large for a policy")
         return content.body.decode("utf-8-sig")  # Notepad writes the mark

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Found = Iterator[Node | Missing]
 MOST_REPORTS = 250_000  # of one run; a file may hold a million that say nothing
-DEMANDS = 8  # take as much memory as a report
+PARTS = 8  # demands, GPUs or figures take as much memory as a report
 
 
 class Reader:
@@ -32,6 +32,7 @@ class Reader:
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy
         self._demands = tuple(one.text for one in policy.requirements) if policy is not None else ()
+        self._left = MOST_REPORTS
         self._ends = ExitStack()
         self._judge: Judge | None = None
 
@@ -41,12 +42,11 @@ class Reader:
     def files(self, paths: Iterable[str]) -> Found:
         from cudadoctor.sources import fleet_files
 
-        left = MOST_REPORTS
         for piece in fleet_files.pieces(paths, sys.stdin.buffer):
             for one in self._piece(piece):
                 yield one
-                left -= 1 + ((len(one.met) + len(one.demands)) // DEMANDS if isinstance(one, Node) else 0)
-                if left <= 0:
+                self._left -= weight(one) if isinstance(one, Node) else 1
+                if self._left <= 0:
                     yield Missing(
                         source=piece.source, why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged"
                     )
@@ -96,6 +96,11 @@ class Reader:
             return json.render(self._report(recording.read("its recording", answer.recording))).encode()
         except recording.RecordingError as error:
             return Missing(source=answer.asked, why=str(error))
+
+
+def weight(node: Node) -> int:
+    """The reports without demands and GPUs that take as much memory."""
+    return 1 + (len(node.met) + len(node.demands) + sum(1 + len(gpu.figures) for gpu in node.gpus)) // PARTS
 
 
 def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:

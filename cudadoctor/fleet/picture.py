@@ -85,19 +85,34 @@ def each_once(nodes: Iterable[Node], now: str | None = None) -> tuple[list[Node]
     """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it.
 
     A report whose time is none, or lies after `now` (UTC, as reports write it), takes the place of another only where it is graver; of two
-    that say the same time the graver counts.
+    that say the same time the graver counts. Reports with one name and no GPU in common are of several machines (`localhost`, the name
+    of an image): the later ones get the file that they came from into their names.
     """
 
     def told(node: Node) -> str:
         return node.time if node.time and _TIME.fullmatch(node.time) and (now is None or node.time <= now) else ""
 
     every = sorted(nodes, key=lambda node: (not told(node), told(node), -_ORDER[node.verdict]))
-    newest: dict[str, Node] = {}
+    machines: dict[str, list[Node]] = {}
     for node in every:
-        before = newest.get(node.name)
-        if before is None or told(node) or _ORDER[node.verdict] < _ORDER[before.verdict]:
-            newest[node.name] = node
-    return sorted(newest.values(), key=lambda node: node.name), len(every) - len(newest)
+        known = machines.setdefault(node.name, [])
+        at = next((at for at, one in enumerate(known) if _may_be_one(one, node)), None)
+        if at is None:
+            known.append(node)
+        elif told(node) or _ORDER[node.verdict] < _ORDER[known[at].verdict]:
+            known[at] = node
+    apart = [
+        msgspec.structs.replace(node, name=f"{node.name} ({node.source})") if at else node
+        for known in machines.values()
+        for at, node in enumerate(known)
+    ]
+    return sorted(apart, key=lambda node: node.name), len(every) - len(apart)
+
+
+def _may_be_one(one: Node, other: Node) -> bool:
+    """Whether two reports with one name are of one machine: they share a GPU, or one of them shows none."""
+    here, there = ({gpu.uuid for gpu in node.gpus if gpu.uuid is not None} for node in (one, other))
+    return not here or not there or bool(here & there)
 
 
 def _groups(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | None]) -> list[Group]:

@@ -48,7 +48,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     slow: bool = False
     why_slow: tuple[Ask, ...] = ()
     windows: bool = False  # the machine's shell is PowerShell
-    partial: bool = False  # a part was not read for want of time
+    partial: bool = False  # a part was not read, for want of time or of room
     crashes: tuple[Crash, ...] = ()
     tried: Conclusion = Conclusion()  # what experiments on this machine came to
 
@@ -148,8 +148,9 @@ def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowle
             candidates = [(found.not_now.cause, "the text speaks of it, and it is not so at present")]
         log_read, replaced = seen.facts.why_unknown(KERNEL_LOG) is None, climbed(seen.facts).replaced
         return open_questions.asks(
-            candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read, replaced=replaced, windows=seen.windows
-        )
+            candidates, seen.outcomes, knowledge, seen.goal, seen.rungs,
+            log_read=log_read, replaced=replaced, windows=seen.windows, partial=seen.partial,
+        )  # fmt: skip
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
 

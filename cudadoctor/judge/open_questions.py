@@ -58,12 +58,16 @@ def asks(
     log_read: bool,
     replaced: Sequence[str] = (),
     windows: bool = False,
+    partial: bool = False,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
     if replaced and not candidates and rungs.first_failed() is None:
         why = f"by it programs load {REPLACING}: take it out, make it root's, or run cudadoctor as the user whose program it is"
         return (Ask(command=f"printenv {replaced[0]}", why=why, tells_apart=()),)
+    if partial and not candidates and rungs.first_failed() is None:
+        why = "a part was not read, and nothing failed in the rest: give less of it (the last part of a log), or check the machine alone"
+        return (Ask(command=CHECK, why=why, tells_apart=()),)
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
     return _telling_apart(open_, windows=windows)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read, windows=windows),)
 

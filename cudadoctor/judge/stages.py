@@ -111,6 +111,7 @@ def _decided(
 ) -> Judged:
     """The verdict and what it rests on, for all that has failed or was left out so far."""
     cut = evidence.cut_short or (evidence.bundle is not None and bool(evidence.remarks))  # remarked is what was not read of a bundle
+    cut = cut or any(item.kind == "text" and item.dropped_bytes for item in evidence.items)
     now = msgspec.structs.replace(seen, crashes=tuple(guard.crashes), partial=bool(guard.left_out) or cut)
     return long_texts.renumbered(guard.run("diagnose", "diagnose", _NOTHING, diagnose, now, knowledge, wanted), numbering)
 

@@ -61,6 +61,8 @@ _UBUNTU_OWN = lazy(r"\b(\d{1,2}\.\d{1,2})\.\d{1,3}-\d{1,6}-\w{2,12}\b.{0,60}#\d{
 _GLIBC = lazy(r"-generic-(?:x86_64|aarch64)-with-glibc(2\.\d\d)")
 _WITH = lazy(r"-with-(Ubuntu|debian|fedora|arch|centos|redhat)-?(\d[\d.]*)?")
 _DEBIAN = lazy(r"\b(\d\.\d{1,2})\.\d{1,3}(?:-\d{1,3}|\+deb(?P<release>\d\d))?(?:-cloud)?-(?:amd64|arm64)\b")
+# A package source that is Debian's own, in sources.list or in what apt prints.
+_SOURCE = lazy(r"\bdeb\.debian\.org/debian/? (?P<codename>buster|bullseye|bookworm|trixie|forky|sid)\b")
 Statement = tuple[int, int, OperatingSystem]  # rank (less is better), line index, what is said
 FORM, HEAD, KERNEL, PROMPT, PROSE, ROLLING = range(6)
 
@@ -127,6 +129,8 @@ class Names:
             yield KERNEL, index, kernel
         if _PROMPT.match(line) is not None:
             yield PROMPT, index, OperatingSystem(id="windows")
+        if (source := _SOURCE.search(line)) is not None:
+            yield PROSE, index, OperatingSystem(id="debian", codename=source["codename"])
         # Beside Windows a second name is that of WSL's Linux.
         for system in (self._named(line, whole=False), self._named(line, whole=False, besides="windows") if "Windows" in line else None):
             if system is not None:

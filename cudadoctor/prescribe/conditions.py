@@ -110,8 +110,11 @@ def _other_build(case: Case) -> bool:
 
 
 def _may_be_newer(case: Case) -> bool:
-    """Whether a branch that serves the newer CUDA drives these GPUs; where nothing says which that is, it may."""
-    wanted = str(placeholders(case).get("minimum_driver") or "")[:3]
+    """Whether a branch that serves the newer CUDA drives these GPUs, and that CUDA has code for them; where nothing says so, it may."""
+    known = placeholders(case)
+    wanted, last = str(known.get("minimum_driver") or "")[:3], str(known.get("last_toolkit") or "").partition(".")[0]
+    if case.wanted_cuda is not None and last.isdecimal() and case.wanted_cuda.major > int(last):
+        return False
     return case.need.high is None or not wanted.isdecimal() or int(wanted) <= case.need.high
 
 
@@ -362,6 +365,7 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "numba": _numba,
     "cudnn-wheel-old": frameworks.cudnn_wheel_is_old,
+    "for-ctranslate2": frameworks.for_ctranslate2,
     "library-absent": lambda case: bool(case.quotes(case.forms["words"]["not-there"])),
     "jetson": frameworks.on_jetson,
     "tegra": lambda case: case.get(TEGRA) is True,

@@ -141,6 +141,21 @@ def _cudnn_wheel(case: Case) -> tuple[str, str] | None:
     return next(((one.removeprefix(name), version) for one, version in _listed(case).items() if one.startswith(f"{name}cu")), None)
 
 
+def python_headers(case: Case) -> str:
+    """The package of Python's headers. RHEL names those of the releases beside its own by their number, from 3.11 on."""
+    release, family = case.value("system_python"), case.system.family
+    if family in ("debian", "ubuntu"):
+        return f"python{release or 3}-dev"
+    own = release is None or int(release.split(".")[1]) < 11 or (release == "3.12" and (case.system.version or "").startswith("10"))
+    return "python3-devel" if own or family != "rhel" else f"python{release}-devel"
+
+
+def for_ctranslate2(case: Case) -> bool:
+    """CTranslate2 alone is spoken of or listed: PyTorch beside it brings cuDNN and loads it first."""
+    there = _listed(case)
+    return speaks_of(case, "ctranslate2") or ("ctranslate2" in there and "torch" not in there)
+
+
 def cudnn_wheel_is_old(case: Case) -> bool:
     """The wheel that is installed is older than the cuDNN that the framework was built with: no library path hides another one."""
     built, wheel = _cudnn_of_build(case), _cudnn_wheel(case)
@@ -257,6 +272,7 @@ def values(case: Case) -> Found:
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
     yield "nvcc_folder", nvcc_folder(case)
     yield "cudnn_requirement", cudnn_requirement(case)
+    yield "python_headers", python_headers(case)
     yield "gcc", newest_gcc(case)
     architectures = ";".join(capability.text for capability in case.gpus.capabilities)
     yield "arch_list", architectures or None

@@ -94,10 +94,20 @@ def _for_other_kernel_on_disk(case: Case) -> bool:
 
 
 def _loads_now(case: Case) -> bool:
-    """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath."""
+    """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath.
+
+    RPM Fusion's nvidia-fallback.service loads nouveau at a start without NVIDIA's module, once akmods has ended.
+    """
     bus = case.get(PCI)
-    held = bus is not None and any(gpu.driver in ("nouveau", "nova", "nova_core") for gpu in bus.nvidia_gpus)
-    return not held and case.system.family != "arch" and not CONDITIONS["signed-kmp-here"](case)
+    drivers = [gpu.driver for gpu in bus.nvidia_gpus if gpu.driver_known] if bus is not None else []
+    built = "akmods-building" not in case.setting.words
+    fell_back = built and not drivers and any(package.name.startswith("akmod-nvidia") for package in case.packages)
+    return (
+        not fell_back
+        and not {"nouveau", "nova", "nova_core"} & set(drivers)
+        and case.system.family != "arch"
+        and not CONDITIONS["signed-kmp-here"](case)
+    )
 
 
 def _stays(case: Case) -> bool:

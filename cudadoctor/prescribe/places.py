@@ -13,7 +13,7 @@ from cudadoctor.prescribe.case import Case, Condition
 
 _ENGINES = ("docker", "kubernetes", "apptainer", "cdi", "lxc", "nspawn", "gvisor")
 _LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
-_SNAP = lazy(r"\bsnap\b")
+_SNAP = lazy(r"\bsnap\b|^docker +\S+ +\d+ +latest/")  # or the row of `snap list`
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
 _PARTITION = lazy(  # among Slurm's own options: behind the first word begin those of the program

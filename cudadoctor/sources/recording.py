@@ -28,6 +28,7 @@ from cudadoctor.sources.decoding import LONG, json_object, narrow
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
+MAX_TEXTS = 4  # that somebody pasted; a recording has one, and each is read by all that knows messages
 MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_NAME = 200  # characters of the tool whose bundle it was cut from
@@ -305,6 +306,8 @@ def _head(source: str, body: bytes) -> Recording:
         raise RecordingError(f"{source}: recording.json lists {odd[:100]!r}, which names no piece of evidence")
     if len(names) > MAX_FILES or len(set(names)) < len(names):
         raise RecordingError(f"{source}: recording.json lists more than {MAX_FILES} pieces of evidence, or one of them twice")
+    if sum(item.kind == "text" for item in head.evidence) > MAX_TEXTS:
+        raise RecordingError(f"{source}: recording.json lists more than {MAX_TEXTS} texts")
     return head
 
 
