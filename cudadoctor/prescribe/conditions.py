@@ -275,6 +275,10 @@ def _of(name: str) -> Condition:
     return lambda case: frameworks.speaks_of(case, name)
 
 
+def _kept_by(name: str) -> Condition:
+    return lambda case: managers.manager(case) == name
+
+
 def _told(kind: str) -> Condition:
     """A circumstance of the text (tables/circumstances.toml)."""
     return lambda case: kind in case.setting.words
@@ -349,7 +353,7 @@ CONDITIONS: dict[str, Condition] = {
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
     "conda": lambda case: managers.conda_prefix(case) is not None,
     "cxx-of-conda": lambda case: case.value("cxx_version") is not None and managers.conda_prefix(case) is not None,
-    "pixi": lambda case: managers.manager(case) == "pixi",
+    **{name: _kept_by(name) for name in ("pixi", "poetry")},
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
     "conda-toolkit": _conda_toolkit,
@@ -388,6 +392,7 @@ CONDITIONS: dict[str, Condition] = {
             "gcc-by-alternatives",
             "module-signed",
             "mps-gone",
+            "mps-of-root",
             "nvidia-known-to-docker",
             "nvlsm-listed",
             "cpuonly",

@@ -287,7 +287,16 @@ TIES = (
         NOT_LOADED,
         suspects(NOT_LOADED, words=_NO_CONTACT),
         beside=(_built_for_this_kernel,),
+        unless=(_LOADED, lambda case: case.module("nvidia"), lambda case: case.module("nouveau")),
+    ),
+    # The same beside a list in which nouveau is loaded and nvidia is not.
+    joined(
+        NOUVEAU,
+        suspects(NOT_LOADED, words=_NO_CONTACT),
+        beside=(lambda case: case.module("nouveau"),),
+        only_if=(_built_for_this_kernel,),
         unless=(_LOADED, lambda case: case.module("nvidia")),
+        driver="nouveau",
     ),
     # NVIDIA's module found no device that it may have, and the kernel's lines before it show nouveau on a GPU.
     joined(NOUVEAU, suspects(NOUVEAU, words=_NONE_TO_HAVE), beside=(_held_by_nouveau,), unless=(_LOADED,), driver="nouveau"),
