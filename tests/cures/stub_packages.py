@@ -10,7 +10,7 @@ nvidia-suse   openSUSE/nvidia-driver-G06: nvidia-video-G06.spec, preamble of the
               nvidia-gfxG05.spec, x11-video-nvidiaG05.spec (before it G04's); the -meta packages and group G07 from `zypper search` in public notes
 arch          package lists of Arch installations in public notes: nvidia-open (one kernel's modules), nvidia-open-dkms, nvidia-utils,
               opencl-nvidia, lib32-nvidia-utils, libnvidia-container under nvidia-container-toolkit; the AUR's are in no repository
-amazon        kernel6.12 and its -devel: AWS's own installation scripts; docker: Amazon's repository
+amazon        kernel6.12, its -devel and -modules-extra: AWS's own installation scripts, AL2023's release notes; docker: Amazon's repository
 """
 
 from __future__ import annotations
@@ -152,6 +152,8 @@ def _rhel_kernels() -> Iterable[Stub]:
         if word != "rhel":
             name = f"{_KERNELS.get(word, 'kernel')}-devel"
             yield Stub(name=name, version=version, release=release, arch="x86_64", provides=f"kernel-devel = {version}-{release}")
+        if word == "amzn-2023":
+            yield Stub(name="kernel6.12-modules-extra", version=version, release=release, arch="x86_64")
 
 
 RHEL = (
