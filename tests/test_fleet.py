@@ -253,7 +253,7 @@ def test_no_file_brings_more_reports_than_are_merged(tmp_path: Path, monkeypatch
     (tmp_path / "all.jsonl").write_bytes(b"\n".join(report(HEALTHY, f"n{number}") for number in range(9)))
     found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
     assert found["nodes"] == 3
-    assert "reports are as many as are merged" in found["missing"][0]["why"]
+    assert f"{reading_nodes.MOST_REPORTS} reports are as many as are merged" in found["missing"][0]["why"]
 
 
 def test_no_file_brings_more_demands_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,14 +267,15 @@ def test_no_file_brings_more_demands_than_memory_has_room_for(tmp_path: Path, mo
 
 
 def test_two_machines_with_the_name_of_their_image_are_two(tmp_path: Path) -> None:
-    for name, uuid, verdict, minute in (("a", "GPU-a", "broken", 1), ("b", "GPU-b", "healthy", 2), ("c", "GPU-b", "broken", 0)):
+    """The second one's latest report shows no GPU, and comes before and after others."""
+    shown = (("a", "GPU-a", "broken", 1), ("b", "GPU-b", "healthy", 2), ("c", "GPU-b", "broken", 0), ("d", None, "healthy", 3))
+    for name, uuid, verdict, minute in (*shown, ("e", "GPU-b", "healthy", 4), ("f", None, "broken", 5)):
         body = json.loads(report(HEALTHY, "localhost"))
-        body |= {"verdict": verdict, "machine": {"gpus": [{"index": 0, "uuid": uuid}]}}
+        body |= {"verdict": verdict, "machine": {"gpus": [{"index": 0, "uuid": uuid}] if uuid else []}, "benchmark": []}
         body["origin"]["time"] = f"2026-11-20T10:0{minute}:00Z"
         (tmp_path / f"{name}.json").write_text(json.dumps(body))
-    found = run("fleet", str(tmp_path), "--format", "json")
-    assert (found.code, json.loads(found.out)["nodes"]) == (1, 2)
-    assert sorted(node for group in json.loads(found.out)["groups"] for node in group["nodes"])[0] == "localhost"
+    found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
+    assert {(group["verdict"], *group["nodes"]) for group in found["groups"]} == {("broken", "localhost"), ("healthy", "localhost (GPU-b)")}
 
 
 def test_gpus_take_room_like_demands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

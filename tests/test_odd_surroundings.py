@@ -80,7 +80,7 @@ def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypa
     gone.mkdir()
     monkeypatch.chdir(gone)
     monkeypatch.setattr(inherited, "_deleted", [])
-    assert host.stand_somewhere() == ()
+    assert inherited.stand_somewhere() == ()
     gone.rmdir()
     evidence = host.collect(host.Plan(quick=True))
     assert os.getcwd() == "/"

@@ -389,3 +389,15 @@ def test_a_policy_that_cannot_be_read_is_not_passed_over(kind: str, tmp_path: Pa
         (tmp_path / "pyproject.toml").write_bytes('[tool.cudadoctor]\nrequire = ["gpus >= 99"]\n'.encode("utf-16"))
     with pytest.raises(PolicyError):
         gathered(None, (), NAMES, str(tmp_path))
+
+
+def test_a_project_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.cudadoctor]\nrequire = ["gpus >= 99"]\n')
+
+    def refused(*_: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(policy_file.plain_files, "text", refused)
+    found = gathered(None, (), NAMES, str(tmp_path))
+    assert found.policy.requirements == ()
+    assert f"{tmp_path / 'pyproject.toml'} was not read" in (found.refused or "")

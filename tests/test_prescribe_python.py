@@ -175,9 +175,9 @@ def test_cudnn_is_of_the_series_that_is_listed() -> None:
 def test_a_jetson_gets_wheels_of_its_jetpack(shown: str) -> None:
     found = report(f"AssertionError: Torch not compiled with CUDA enabled\n{shown}").prescription
     assert found is not None
-    first, *later = shells(found)
-    assert first == "python3 -m pip install --force-reinstall torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126"
-    assert ["nvidia-cudss-cu12" in shell for shell in later] == [True]
+    assert shells(found) == [
+        "python3 -m pip install --force-reinstall torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126"
+    ]
 
 
 def test_an_older_jetpack_is_left_to_words() -> None:

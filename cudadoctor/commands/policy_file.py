@@ -16,8 +16,7 @@ import msgspec
 
 from cudadoctor.model.evidence import writable
 from cudadoctor.model.requirements import Ignore, Policy, Requirement
-from cudadoctor.sources import inputs, trust
-from cudadoctor.sources.plain_files import beginning
+from cudadoctor.sources import inputs, plain_files, trust
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 256 << 10  # bytes; a policy is a page
@@ -93,10 +92,20 @@ def written(asked: Policy | None) -> str:
 # ---------------------------------------------------------------- finding it
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
     """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
+    passed_over = None
     for path in _candidates(folder):
-        project = beginning(path, _LARGEST_PROJECT).replace("\0", "") if path.endswith(PROJECT) and os.path.isfile(path) else ""
-        if TABLE not in project if path.endswith(PROJECT) else not os.path.lexists(path):
-            continue  # somebody's project that does not concern us, and that may not even be readable; of our own, a link to nothing does
+        own = os.path.basename(path) == OWN
+        if not os.path.lexists(path) or not (own or os.path.isfile(path)):
+            continue
+        try:
+            project = "" if own else plain_files.text(path, _LARGEST_PROJECT).replace("\0", "")
+        except PermissionError:  # most likely somebody's project that does not concern us
+            passed_over = passed_over or f"{path} was not read, and may demand something: permission denied."
+            continue
+        except OSError:  # as root another user's link, whose demands do not count
+            continue
+        if not own and TABLE not in project:
+            continue
         by = trust.changeable(os.path.abspath(path))
         if by is not None:
             refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
@@ -104,12 +113,12 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         try:
             table = _table(path, _text(path))
         except PolicyError:
-            if project and _DEMANDS.search(project) is None:
+            if not own and _DEMANDS.search(project) is None:
                 continue
             raise
         if table is not None:
-            return path, table, None
-    return None, None, None
+            return path, table, passed_over
+    return None, None, passed_over
 
 
 def _candidates(folder: str | None) -> Iterator[str]:

@@ -48,7 +48,8 @@ class Reader:
                 self._left -= weight(one) if isinstance(one, Node) else 1
                 if self._left <= 0:
                     yield Missing(
-                        source=piece.source, why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged"
+                        source=piece.source,
+                        why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged, fewer with figures",
                     )
                     return
 

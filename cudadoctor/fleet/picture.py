@@ -86,33 +86,46 @@ def each_once(nodes: Iterable[Node], now: str | None = None) -> tuple[list[Node]
 
     A report whose time is none, or lies after `now` (UTC, as reports write it), takes the place of another only where it is graver; of two
     that say the same time the graver counts. Reports with one name and no GPU in common are of several machines (`localhost`, the name
-    of an image): the later ones get the file that they came from into their names.
+    of an image): all but one get the UUID of a GPU into their names. A report that shows no GPU may be of any of them.
     """
 
     def told(node: Node) -> str:
         return node.time if node.time and _TIME.fullmatch(node.time) and (now is None or node.time <= now) else ""
 
     every = sorted(nodes, key=lambda node: (not told(node), told(node), -_ORDER[node.verdict]))
-    machines: dict[str, list[Node]] = {}
+    machine_of = _machines(every)
+    plain: dict[str, str] = {}  # of each name the machine that keeps it as it is
+    for name, uuid in sorted(machine_of.values()):
+        plain.setdefault(name, uuid)
+    newest: dict[tuple[str, str], Node] = {}
     for node in every:
-        known = machines.setdefault(node.name, [])
-        at = next((at for at, one in enumerate(known) if _may_be_one(one, node)), None)
-        if at is None:
-            known.append(node)
-        elif told(node) or _ORDER[node.verdict] < _ORDER[known[at].verdict]:
-            known[at] = node
+        shown = (machine_of[node.name, gpu.uuid] for gpu in node.gpus if gpu.uuid is not None)
+        machine = next(shown, (node.name, plain.get(node.name, "")))
+        if machine not in newest or told(node) or _ORDER[node.verdict] < _ORDER[newest[machine].verdict]:
+            newest[machine] = node
     apart = [
-        msgspec.structs.replace(node, name=f"{node.name} ({node.source})") if at else node
-        for known in machines.values()
-        for at, node in enumerate(known)
+        msgspec.structs.replace(node, name=f"{name} ({uuid})") if uuid != plain.get(name, "") else node
+        for (name, uuid), node in newest.items()
     ]
     return sorted(apart, key=lambda node: node.name), len(every) - len(apart)
 
 
-def _may_be_one(one: Node, other: Node) -> bool:
-    """Whether two reports with one name are of one machine: they share a GPU, or one of them shows none."""
-    here, there = ({gpu.uuid for gpu in node.gpus if gpu.uuid is not None} for node in (one, other))
-    return not here or not there or bool(here & there)
+def _machines(nodes: Iterable[Node]) -> dict[tuple[str, str], tuple[str, str]]:
+    """By name and GPU, which machine that is: the name, and the least UUID of all GPUs that any report shows together with this one."""
+    above: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def top(one: tuple[str, str]) -> tuple[str, str]:
+        while above[one] != one:
+            above[one] = one = above[above[one]]
+        return one
+
+    for node in nodes:
+        own = [(node.name, gpu.uuid) for gpu in node.gpus if gpu.uuid is not None]
+        for one in own:
+            above.setdefault(one, one)
+            least, other = sorted((top(own[0]), top(one)))
+            above[other] = least
+    return {one: top(one) for one in above}
 
 
 def _groups(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | None]) -> list[Group]:

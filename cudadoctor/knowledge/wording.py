@@ -77,6 +77,7 @@ class Conditions(Table, frozen=True, kw_only=True):
     frameworks: dict[str, str]
     packages: dict[str, str]
     words: dict[str, str]
+    texts: dict[str, str]
 
     def compiled(self) -> dict[str, dict[str, re.Pattern[str]]]:
         kinds = [name for name in self.__struct_fields__ if name not in Table.__struct_fields__]

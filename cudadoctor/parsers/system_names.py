@@ -62,7 +62,7 @@ _GLIBC = lazy(r"-generic-(?:x86_64|aarch64)-with-glibc(2\.\d\d)")
 _WITH = lazy(r"-with-(Ubuntu|debian|fedora|arch|centos|redhat)-?(\d[\d.]*)?")
 _DEBIAN = lazy(r"\b(\d\.\d{1,2})\.\d{1,3}(?:-\d{1,3}|\+deb(?P<release>\d\d))?(?:-cloud)?-(?:amd64|arm64)\b")
 # A package source that is Debian's own, in sources.list or in what apt prints.
-_SOURCE = lazy(r"\bdeb\.debian\.org/debian/? (?P<codename>buster|bullseye|bookworm|trixie|forky|sid)\b")
+_SOURCE = lazy(r"\bdeb\.debian\.org/debian/? (?P<codename>[a-z]{3,12})\b")
 Statement = tuple[int, int, OperatingSystem]  # rank (less is better), line index, what is said
 FORM, HEAD, KERNEL, PROMPT, PROSE, ROLLING = range(6)
 
@@ -129,7 +129,7 @@ class Names:
             yield KERNEL, index, kernel
         if _PROMPT.match(line) is not None:
             yield PROMPT, index, OperatingSystem(id="windows")
-        if (source := _SOURCE.search(line)) is not None:
+        if (source := _SOURCE.search(line)) is not None and source["codename"] in self._debian.codenames.values():
             yield PROSE, index, OperatingSystem(id="debian", codename=source["codename"])
         # Beside Windows a second name is that of WSL's Linux.
         for system in (self._named(line, whole=False), self._named(line, whole=False, besides="windows") if "Windows" in line else None):

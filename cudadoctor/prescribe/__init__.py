@@ -1,7 +1,8 @@
 """Root cause and facts to the steps for this machine.
 
 steps.py         prescribe(): chooses a cause's steps, fills and quotes them; says where this shell is not the place for them
-conditions.py    CONDITIONS: what a step's `when` may ask for; about containers, schedulers, machines: places.py; a process: processes.py
+conditions.py    CONDITIONS: what a step's `when` may ask for; about containers, schedulers, machines: places.py; a process: processes.py;
+                 about libraries, toolkits and Python: toolkits.py
 placeholders.py  the {values} of recipes, as far as they are known; driver_values.py: those about the driver
 rights.py        which steps are the user's and which are for an administrator to do
 free_gpu.py      another GPU for a program whose own is full; one_recipe.py: what a single recipe asks and says

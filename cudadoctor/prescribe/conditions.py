@@ -18,24 +18,20 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
     DKMS,
-    DRIVER_FILES,
     KERNEL,
-    LIBRARIES,
     LOADED_DRIVER,
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
     SECURE_BOOT,
     TEGRA,
-    TOOLKITS,
     USER,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, places, processes, recovery, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, places, processes, recovery, settings, toolkits
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.driver_values import ubuntu_driver
 from cudadoctor.prescribe.families import OF_REPOSITORY
-from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 
 _UNVERSIONED = (
@@ -43,7 +39,6 @@ _UNVERSIONED = (
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",
 )  # fmt: skip
 _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
-OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
 _OF_NUMBA = lazy(r"\bnumba[._]")  # whose toolkit comes in wheels
 
 
@@ -104,7 +99,7 @@ def _other_build(case: Case) -> bool:
     """Another build of what was installed serves this driver: no root, no restart."""
     if frameworks.framework(case) is None:
         known = case.python is not None or (case.cuda is not None and managers.manager(case) is not None)
-        return _of_none(case) and _toolkit_pin(case) and (known or case.quotes(_OF_NUMBA))
+        return toolkits.of_none(case) and toolkits.toolkit_pin(case) and (known or case.quotes(_OF_NUMBA))
     build = frameworks.torch_index(case) if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case)
     return build is not None
 
@@ -159,96 +154,6 @@ def _node_group(case: Case) -> bool:
     return (case.value("group") or node_group(case)) not in (None, "root", "0") and mode[4:6] == "rw"
 
 
-# ---------------------------------------------------------------- libraries and toolkit
-def _libcuda_on_disk(case: Case) -> bool:
-    files, cache = case.get(DRIVER_FILES), case.get(LIBRARIES)
-    here = files is not None and any("/stubs" not in file.path and "/compat" not in file.path for file in files.find("libcuda.so"))
-    return here or (cache is not None and bool(cache.find("libcuda.so"))) or case.value("path") is not None
-
-
-def _numba(case: Case) -> bool:
-    """Numba is what compiles here: the text shows it, or the machine has it. A text that shows none speaks of another compiler."""
-    here = case.python is not None and case.python.package("numba") is not None
-    return (
-        here
-        or not case.told_by_text
-        or case.quotes(case.forms["words"]["numba"])
-        or ("numba-shown" in case.setting.words and not case.quotes(case.forms["words"]["build"]))
-    )
-
-
-def _toolkit_packaged(case: Case) -> bool:
-    """NVIDIA's repository for this release, or the distribution's own, has the toolkit that GPU and driver ask for, and it is not here."""
-    known = placeholders(case)
-    there = "nvcc_folder" in known and "install-nvcc" in case.cause.recipes
-    found = "toolkit_package" in known and ("nvidia_repository" in known or case.system.toolkit is not None)
-    return found and not there and not frameworks.on_jetson(case) and case.system.image is None
-
-
-def _tileiras_knows(case: Case) -> bool:
-    """The GPU that tileiras was asked to compile for is of a generation that some release of it knows, or nobody says which it is."""
-    number = re.match(r"\d{2,3}", case.value("capability") or "")
-    return number is None or int(number[0]) >= OLDEST_OF_TILEIRAS
-
-
-def _compat_in_loader(case: Case) -> bool:
-    cache = case.get(LIBRARIES)
-    return cache is None or any("/compat" in file.path for file in cache.files)
-
-
-# ---------------------------------------------------------------- Python
-def _toolkit_pin(case: Case) -> bool:
-    return case.cuda is None or case.cuda.major >= 12
-
-
-def _of_none(case: Case) -> bool:
-    """No framework and no video encoder, which asks the driver for an API of its own, whatever the toolkit."""
-    return frameworks.framework(case) is None and case.value("encoder") is None
-
-
-def _conda_toolkit(case: Case) -> bool:
-    """A conda environment, and conda-forge has the toolkit that fits."""
-    stack = case.stack or stack_of(case)
-    return managers.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
-
-
-def _old_cudatoolkit(case: Case) -> bool:
-    """The toolkit in a conda environment is of the time before it came in parts."""
-    known = case.get(TOOLKITS)
-    found = [(one.rule, one.version) for group in (known.toolkits, known.components) for one in group] if known is not None else []
-    return any(rule == "conda" and version is not None and version.major < 12 for rule, version in found)
-
-
-def _python_outdated(case: Case) -> bool:
-    stack = case.stack or stack_of(case)
-    return stack is not None and outdated(case, stack)
-
-
-def _by_file(key: str) -> Condition:
-    def by_file(case: Case) -> bool:
-        stated = (case.value("path") or "").endswith((".yaml", ".yml"))
-        return stated or (case.python is not None and any(key in line.text.lower() for line in case.python.numba_config))
-
-    return by_file
-
-
-def _by_variable(variable: str, key: str) -> Condition:
-    """The variable is set, or no file is known to set it."""
-    by_file = _by_file(key)
-    return lambda case: case.variable(variable) is not None or not by_file(case)
-
-
-GCC_OF_AMAZON = 11
-
-
-def _gcc_packaged(case: Case) -> bool:
-    """Whether the distribution may have an older gcc beside its own: RHEL 10 begins with gcc-toolset-15, Amazon Linux has gcc 11 and 14.
-
-    Source: RHEL 10.1 release notes, https://docs.aws.amazon.com/linux/al2023/ug/c-cplusplus.html
-    """
-    return not (case.system.family == "rhel" and (case.system.id == "amzn" or int(case.system.major or 9) >= 10))
-
-
 # ---------------------------------------------------------------- rights
 def _is_root(case: Case) -> bool:
     """Root of a container too."""
@@ -269,14 +174,6 @@ def _origin(name: str) -> Condition:
 
 def _family(*names: str) -> Condition:
     return lambda case: case.system.family in names
-
-
-def _of(name: str) -> Condition:
-    return lambda case: frameworks.speaks_of(case, name)
-
-
-def _kept_by(name: str) -> Condition:
-    return lambda case: managers.manager(case) == name
 
 
 def _told(kind: str) -> Condition:
@@ -318,8 +215,6 @@ CONDITIONS: dict[str, Condition] = {
     "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_driver(case) is not None,
     # SUSE signs its packages of the open modules with the key of its kernels.
     "signed-by-suse": lambda case: any("-signed-" in name for name in case.driver.packages),
-    "gcc-packaged": _gcc_packaged,
-    "own-gcc-fits": lambda case: case.system.id == "amzn" and int(frameworks.newest_gcc(case) or 0) >= GCC_OF_AMAZON,
     "amazon": lambda case: case.system.id == "amzn",
     **{name: _family(name) for name in ("rhel", "debian", "suse", "arch", "nixos")},
     "apt": _family("debian", "ubuntu"),
@@ -328,7 +223,6 @@ CONDITIONS: dict[str, Condition] = {
     "ublue": lambda case: case.system.ready_image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",
     "transactional": lambda case: case.system.image == "transactional-update",
-    "pip-refused": pip.refused,
     # Docker's repository for RHEL is found by the release's number, which its rebuilds share.
     "docker-ce": lambda case: case.system.family == "rhel" and case.system.id in _REBUILDS,
     # The driver's libraries are from the AUR, which pacman does not know.
@@ -343,44 +237,9 @@ CONDITIONS: dict[str, Condition] = {
     "node-group": _node_group,
     # Not known to be a container or WSL: services and files in /etc last here.
     "persistence-possible": lambda case: not case.get(CONTAINER_MARKS) and not case.get(WSL),
-    "libcuda-on-disk": _libcuda_on_disk,
-    "path-split": lambda case: "kept" in case.values,
-    "kept-nothing": lambda case: case.values.get("kept") == "",
-    "compat-in-loader": _compat_in_loader,
     "newer-driver": lambda case: case.cause.driver in ("newer-branch", "newer-cuda"),
-    "toolkits-known": lambda case: case.told(TOOLKITS),
-    # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
-    "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
-    "conda": lambda case: managers.conda_prefix(case) is not None,
-    "cxx-of-conda": lambda case: case.value("cxx_version") is not None and managers.conda_prefix(case) is not None,
-    **{name: _kept_by(name) for name in ("pixi", "poetry")},
-    "python-outdated": _python_outdated,
-    "wheels": lambda case: pip.series(case) is not None,
-    "conda-toolkit": _conda_toolkit,
-    "old-cudatoolkit": _old_cudatoolkit,
-    "toolkit-pin": _toolkit_pin,
-    "older-series": lambda case: pip.series(case) != "cu13",
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
-    **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
-    "of-none": _of_none,
-    # No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there.
-    "for-numba": lambda case: (
-        case.value("framework") is None and not case.quotes(case.forms["words"]["build"]) and frameworks.named_in(case) is None
-    ),
-    "numba": _numba,
-    "cudnn-wheel-old": frameworks.cudnn_wheel_is_old,
-    "for-ctranslate2": frameworks.for_ctranslate2,
-    "library-absent": lambda case: bool(case.quotes(case.forms["words"]["not-there"])),
-    "jetson": frameworks.on_jetson,
     "tegra": lambda case: case.get(TEGRA) is True,
-    "toolkit-packaged": _toolkit_packaged,
-    # Of mixed toolkits only a build for PyTorch says which one is wanted.
-    "toolkit-of-build": lambda case: case.root.cause != "toolkit-libraries-mixed" or case.value("torch_cuda") is not None,
-    "pip-torch": pip.torch_of_pip,
-    # Of a text's environment nobody knows which PyTorch is in it.
-    "pip-torch-possible": lambda case: (
-        case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in case.setting.words
-    ),
     **{
         name: _told(name)
         for name in (
@@ -401,17 +260,6 @@ CONDITIONS: dict[str, Condition] = {
         )
     },
     "build-lacks-space": lambda case: "No space left on device" in case.words or "build-lacks-space" in case.setting.words,
-    "conda-overridden": lambda case: case.variable("CONDA_OVERRIDE_CUDA") is not None or "conda-overridden" in case.setting.words,
-    "windows-said": frameworks.on_windows,
-    "tileiras-knows": _tileiras_knows,
-    # A requirement was handed on, or the message speaks of NumPy.
-    "fitting-known": lambda case: (
-        case.value("requirement") is not None or case.value("jaxlib") is not None or "numpy" in case.words.lower()
-    ),
-    "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
-    "simulator-by-file": _by_file("enable_cudasim"),
-    "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
-    "cuda-disabled-by-file": _by_file("disable_cuda"),
     "slurm": lambda case: places.scheduler(case) == "Slurm" or places.speaks_of_slurm(case) or "slurm" in case.setting.words,
     "in-slurm-job": _scheduler("Slurm"),
     "batch-script": lambda case: {job.asks for job in case.setting.jobs if job.program == "#SBATCH"} == {False},
@@ -425,4 +273,5 @@ CONDITIONS: dict[str, Condition] = {
     **settings.CONDITIONS,
     **one_recipe.CONDITIONS,
     **recovery.CONDITIONS,
+    **toolkits.CONDITIONS,
 }

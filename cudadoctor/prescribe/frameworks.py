@@ -20,6 +20,10 @@ NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
 _EXTRA = lazy(r"([a-z][\w-]{0,40})\[[\w,-]{1,40}\]")
 _LIBRARY = lazy(r"\blib\w{3,20}\.so\.\d{1,2}(?:\.\d(?!\.?\d))?\b")
 UNKNOWN_DRIVER = (12, 99)  # the CUDA that is taken to be served where nothing says which
+# An ONNX model of one Identity (IR 8, opset 13) in hexadecimal digits: the smallest for which a session loads its providers.
+ONNX_MODEL = (
+    "08083a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a0179120a0a08080112040a0208014202100d"
+)
 OF_CUDA_13 = 580  # the oldest branch that serves CUDA 13, and the first of GPUs of which each driver does
 THOR = ComputeCapability("11.0")
 
@@ -272,6 +276,7 @@ def values(case: Case) -> Found:
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
     yield "nvcc_folder", nvcc_folder(case)
     yield "cudnn_requirement", cudnn_requirement(case)
+    yield "onnx_model", ONNX_MODEL
     yield "python_headers", python_headers(case)
     yield "gcc", newest_gcc(case)
     architectures = ";".join(capability.text for capability in case.gpus.capabilities)

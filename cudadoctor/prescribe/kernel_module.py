@@ -93,6 +93,10 @@ def _for_other_kernel_on_disk(case: Case) -> bool:
     return _waits_for_restart(case) and any(file.kernel not in (None, running(case)) for file in case.get(MODULE_FILES) or ())
 
 
+def _signed_kmp_here(case: Case) -> bool:
+    return case.system.family == "suse" and any("-signed-" in package.name for package in case.packages)
+
+
 def _loads_now(case: Case) -> bool:
     """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath.
 
@@ -106,7 +110,7 @@ def _loads_now(case: Case) -> bool:
         not fell_back
         and not {"nouveau", "nova", "nova_core"} & set(drivers)
         and case.system.family != "arch"
-        and not CONDITIONS["signed-kmp-here"](case)
+        and not _signed_kmp_here(case)
     )
 
 
@@ -202,7 +206,7 @@ _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {
-    "signed-kmp-here": lambda case: case.system.family == "suse" and any("-signed-" in package.name for package in case.packages),
+    "signed-kmp-here": _signed_kmp_here,
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
     "module-waits-for-restart": _waits_for_restart,
     "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS

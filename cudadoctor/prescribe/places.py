@@ -13,7 +13,7 @@ from cudadoctor.prescribe.case import Case, Condition
 
 _ENGINES = ("docker", "kubernetes", "apptainer", "cdi", "lxc", "nspawn", "gvisor")
 _LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
-_SNAP = lazy(r"\bsnap\b|^docker +\S+ +\d+ +latest/")  # or the row of `snap list`
+_SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
 _PARTITION = lazy(  # among Slurm's own options: behind the first word begin those of the program
@@ -109,7 +109,7 @@ CONDITIONS: dict[str, Condition] = {
     "gpus-listed": _gpus_listed,
     "toolkit-installed": _container_toolkit_installed,
     "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
-    "docker-snap": lambda case: case.says(_SNAP, *_marks(case)),
+    "docker-snap": lambda case: "snap-docker" in case.setting.words or case.says(_SNAP, *_marks(case)),
     "docker-desktop": lambda case: case.says(_DESKTOP, *_marks(case)),
     "boots-by-proxmox": lambda case: case.get(BOOT_LOADER) == "proxmox-boot-tool",
     "boots-by-systemd": lambda case: (case.get(BOOT_LOADER) or "grub") != "grub",

@@ -67,7 +67,7 @@ class Collector:
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
         self.identity = identity()
-        self.remarks = stand_somewhere()
+        self.remarks = inherited.stand_somewhere()
         self.chosen: tuple[str | None, str] | None = None
         self.own = own_on_path() if plan.python is None and trust.as_root() else None
         if self.own is not None and plan.quick:
@@ -381,20 +381,6 @@ class Collector:
             child = self.start(msgspec.structs.replace(probe, limit=min(probe.limit, share)))
             if child is not None:
                 watch([child], on_over=self.finished)
-
-
-def stand_somewhere() -> tuple[str, ...]:
-    """Where the working directory was deleted, go on in /: tools that ask where they are would fail for that alone. Numba's kernels are
-    tried where the user stands all the same, for it fails there.
-    """
-    try:
-        os.getcwd()
-        return ()
-    except OSError as error:
-        why = "was deleted or unmounted" if isinstance(error, FileNotFoundError) else f"cannot be told ({error.strerror})"
-    inherited.keep_deleted()
-    os.chdir(os.sep)
-    return (f"the working directory {why}; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
 
 
 def identity() -> tuple[str | None, str | None, str]:

@@ -66,6 +66,20 @@ def environment() -> dict[str, str]:
     return dict(_environment(frozenset(os.environ.items())))
 
 
+def stand_somewhere() -> tuple[str, ...]:
+    """Where the working directory was deleted, go on in /: tools that ask where they are would fail for that alone. Numba's kernels are
+    tried where the user stands all the same, for it fails there.
+    """
+    try:
+        os.getcwd()
+        return ()
+    except OSError as error:
+        why = "was deleted or unmounted" if isinstance(error, FileNotFoundError) else f"cannot be told ({error.strerror})"
+    keep_deleted()
+    os.chdir(os.sep)
+    return (f"the working directory {why}; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
+
+
 def keep_deleted() -> None:
     """Before a deleted working directory is left: children may go there by the way that stays open. It is empty, and nobody can put
     anything there; one that was only unmounted has no name either, and may hold files.

@@ -116,8 +116,11 @@ _OF_MESSAGES = frozenset(key.name for key in (ASKED_FRAMEWORKS, HANGS, KERNEL_LO
 def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
     """Prose raises suspicions where there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
     speech, text, said = speech_of(case.knowledge), _text(item), case.said
-    heard = _OF_GPUS.search(text.text) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
-    elsewhere = _OF_OTHERS.search(text.text) and not _OF_NVIDIA.search(text.text)
+    ours, others, any_gpu = (
+        case.knowledge.conditions["texts"][name].search(text.text) for name in ("of-nvidia", "of-others", "of-any-gpu")
+    )
+    heard = (ours or any_gpu) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
+    elsewhere = others and not ours
     now = [*(clue for clue in decided if not elsewhere and (heard or not clue.words)), *said]
     machine = case.facts.told_by_text() - _OF_MESSAGES
     messages = {line - 1 for clue in said for line in _lines(clue)}
@@ -180,10 +183,6 @@ def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
 
 
 # Without a sign of NVIDIA and a sign of failure, words raise no suspicion.
-# GPUs of other makers and their software: beside these "GPU" alone is no word for one of NVIDIA's.
-_OF_OTHERS = lazy(r"(?i)\bradeon|\brocm\b|\bamdgpu\b|\barc(?:\(tm\))? a\d{3}|level[-_ ]zero|\boneapi\b|\biris xe\b")
-_OF_NVIDIA = lazy(r"(?i)nvidia|cuda|nvml|nouveau|geforce|numba|\bxid\b|cudnn|nccl|nvlink|\bnvcc\b|/dev/nv")
-_OF_GPUS = lazy(rf"{_OF_NVIDIA.pattern}|\bgpu")
 _TROUBLE = lazy(
     r"(?i)error|fail|fatal|exception|traceback|cannot|can'?t\b|could ?n[o']t|unable|not (?:found|available|work|support|detect|see)"
     r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|\bhang|\bhung|stuck|freez|froze|killed|abort"

@@ -30,8 +30,6 @@ _OUT_OF_MEMORY = codes("cuda 2", words=r"(?i)out.of.memory|_STATUS_ALLOC_FAILED"
 _PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
 _PYTHON = lazy(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
 _NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
-# What a program starts of itself, and init never: workers of vLLM, SGLang, Ray and Python's multiprocessing.
-_WORKER = lazy(r"(?:VLLM|sglang|ray)::|\S{0,200}python\S{0,20} -c from multiprocessing\.")
 _SERVICE = lazy(r"/(?:usr|opt|s?bin)/")
 _GONE = lazy(r"^\[Not Found\]$")  # a name that may not be read is written in another way
 _HELD = lazy(r"^(\d{4,7})(?: MiB)?$")  # from 1000 MiB on
@@ -189,7 +187,7 @@ def left_over(case: Case) -> Iterator[Clue]:
     for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
-            worker = _WORKER.match(process.command or "") is not None
+            worker = case.knowledge.conditions["texts"]["worker"].match(process.command or "") is not None
             sure = process.state == "defunct" or ((process.own or worker) and process.pid in listed)
             found["derived" if sure else "suspected"].append(process)
     for basis, left in found.items():
