@@ -89,6 +89,11 @@ def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept:
         "gpasswd -a kranich video\n",
         "<4>Nov 20 10:00:01 kranich kernel: NVRM: x\n",
         "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=kranich, Ch 00000010\n",
+        "USER ada\n331 Password required\nPASS Kranich7\n",
+        "das Passwort lautet: Kranich\n",
+        "Loaded /home/ada/.config/kranich/settings.json\n",
+        "/home/ada/miniconda3/envs/kranich/bin/python3: not found\n",
+        "open /home/ada/.cache/torch/kranich.pt failed\n",
     ],
 )
 def test_a_token_behind_a_slash_and_a_name_where_programs_put_one_are_gone(text: str) -> None:

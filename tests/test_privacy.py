@@ -376,7 +376,7 @@ def test_a_header_that_authorizes_loses_its_value_whatever_its_scheme(scheme: st
 
 @pytest.mark.parametrize(("name", "value", "kept"), [
     ("LC_ALL", "de_DE.UTF-8", True), ("LC_TELEPHONE", "+49 151 2345678", False), ("CUDA_LICENSE", "ABCD-1234", False),
-    ("CUDA_PROXY_HOST", "crunch7", False), ("CUDA_VISIBLE_DEVICES", "0;1", True), ("CUDA_HOME", "/opt/cuda", True),
+    ("CUDA_PROXY_HOST", "crunch7", False), ("CUDA_OF_OURS", "kranich", False), ("CUDA_DEVICE_ORDER", "FASTEST_FIRST", True), ("CUDA_VISIBLE_DEVICES", "0;1", True), ("CUDA_HOME", "/opt/cuda", True),
 ])  # fmt: skip
 def test_a_variable_keeps_its_value_where_a_diagnosis_reads_it(name: str, value: str, kept: bool) -> None:
     assert keeps(name, value) == kept

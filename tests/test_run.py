@@ -220,22 +220,24 @@ import os, signal, sys, time
 def told(number, frame):
     os.write(1, b"got %d\\n" % number)
     if number != signal.SIGUSR1: raise SystemExit(40 + number)
-for name in "INT TERM USR1 HUP ABRT XCPU ALRM".split(): signal.signal(getattr(signal, "SIG" + name), told)
+for name in "INT TERM USR1 HUP ABRT XCPU ALRM PROF".split(): signal.signal(getattr(signal, "SIG" + name), told)
+signal.signal(signal.SIGRTMIN + 3, told)
 os.write(1, b"ready\\n")
 while True: time.sleep(0.05)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT, signal.SIGXCPU, signal.SIGALRM])
-def test_a_signal_to_the_doctor_reaches_the_program_once(number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [*["INT", "TERM", "HUP", "ABRT", "XCPU", "ALRM", "PROF"], "RTMIN"])
+def test_a_signal_to_the_doctor_reaches_the_program_once(number: str) -> None:
     process = subprocess.Popen([*US, "--", *python(WAITS)], env=variables(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGUSR1)
     assert process.stdout.readline() == b"got %d\n" % signal.SIGUSR1
-    process.send_signal(number)
+    sent = getattr(signal, f"SIG{number}") + (3 if number == "RTMIN" else 0)
+    process.send_signal(sent)
     rest, errors = process.communicate(timeout=LIMIT)
-    assert (rest, errors, process.returncode) == (b"got %d\n" % number, b"", 40 + number)
+    assert (rest, errors, process.returncode) == (b"got %d\n" % sent, b"", 40 + sent)
 
 
 class Terminal:

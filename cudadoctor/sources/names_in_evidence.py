@@ -15,6 +15,7 @@ from itertools import groupby
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources.decoding import json_objects
+from cudadoctor.sources.private_paths import known
 from cudadoctor.sources.sensitive import GONE
 from cudadoctor.sources.vocabulary import GROUPS, ITEMS, PATTERNS, USERS, WORDS, forms
 
@@ -25,6 +26,8 @@ _MOST_PLACES = 1000  # at which it is looked whether a name stands there by itse
 def keeps(name: str, value: str) -> bool:
     """Whether a diagnosis reads this variable and its value is no secret."""
     if PATTERNS.KEPT_VARIABLES.match(name) is None or PATTERNS.SECRET_NAME.search(name) or re.search(r"://[^/\s]*@", value):
+        return False
+    if PATTERNS.OF_WORDS.fullmatch(name) and not all(known(word) for word in value.split() if "/" not in word):
         return False
     return PATTERNS.LOCALE.fullmatch(value) is not None if name.startswith("LC_") else PATTERNS.OF_PERSONS.search(name) is None
 

@@ -28,12 +28,17 @@ CHUNK = 1 << 16
 LEFT_BEHIND = 1 << 20  # bytes that a channel may hold when the program has ended: the largest pipe of Linux
 _SHELL = "/bin/sh"
 NOT_FOUND, NOT_STARTED = 127, 126  # as a shell ends
+
+
+def _numbers(names: str) -> frozenset[int]:
+    """Of these signals; Windows has few of them."""
+    return frozenset(getattr(signal, f"SIG{name}") for name in names.split() if hasattr(signal, f"SIG{name}"))
+
+
 _TICK = 0.05  # seconds between looks at a program whose end no signal told
-_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGABRT", "SIGXCPU")
-# What schedulers, supervisors and colleagues send to a program; Windows has few of them.
-_PASSED_ON = tuple(
-    getattr(signal, name) for name in (*_ENDING, "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGURG", "SIGIO", "SIGPWR") if hasattr(signal, name)
-)
+_ENDING = _numbers("INT TERM HUP QUIT ABRT XCPU")
+# All but what stops a job, what a fault of our own raises, and what nobody can catch.
+_PASSED_ON = signal.valid_signals() - _numbers("KILL STOP TSTP TTIN TTOU CONT CHLD WINCH SEGV BUS FPE ILL TRAP SYS")
 _FROM_KERNEL = 0x80  # SI_KERNEL: no process sent it, the terminal did
 
 
@@ -239,7 +244,7 @@ class _Signals:
             pass  # it is full: the copying wakes anyway
 
     def _pass_on(self, info: Any) -> None:
-        self.asked = self.asked or signal.Signals(info.si_signo).name in _ENDING
+        self.asked = self.asked or info.si_signo in _ENDING
         if info.si_code == _FROM_KERNEL and info.si_signo != signal.SIGHUP:
             return  # the terminal told its whole foreground group
         try:

@@ -1,7 +1,7 @@
 """Paths in a recording: what systems and programs call their folders stays, every other part becomes a pseudonym.
 
 A list of what is known, not of what is private: sites call their folders after people, groups and projects, wherever they mount them.
-Behind a home directory's owner (sensitive.py has him) the path stays from the first part on that is known, and within a package all of it.
+Within a package all of it stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from cudadoctor.sources.vocabulary import OF_PATHS, PATTERNS, SYSTEM
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _WINDOWS_SYSTEM = frozenset(("windows", "program files", "program files (x86)", "programdata"))
-_HOMES = frozenset(("home", "homes", "users", "documents and settings"))
 
 
 def known(part: str) -> bool:
@@ -43,11 +42,15 @@ def of_windows(whole: str, separator: str, pseudonym: Callable[[str], str]) -> s
 
 
 def _parts(parts: list[str], pseudonym: Callable[[str], str]) -> list[str]:
-    """Up to where a package begins, or behind somebody's home the first part that is known or hidden: sites sort homes by groups."""
-    found, home, inside = [], False, False
-    for before, part in zip(("", *parts), parts):
-        owner = PATTERNS.HIDDEN.fullmatch(part) is not None
-        home = home or (owner and before.lower() in _HOMES)
-        inside = inside or PATTERNS.PACKAGED.fullmatch(part) is not None or (home and not owner and (part[:1] == "." or known(part)))
-        found.append(part if inside or known(part) else pseudonym(part))
+    """Up to where a package begins, which has files of its own."""
+    found, inside = [], False
+    for part in parts:
+        inside = inside or PATTERNS.PACKAGED.fullmatch(part) is not None
+        found.append(part if inside or known(part) else _called(part, pseudonym))
     return found
+
+
+def _called(part: str, pseudonym: Callable[[str], str]) -> str:
+    """The pseudonym with the ending of a kind of file, which says what it is."""
+    stem, dot, ending = part.rpartition(".")
+    return pseudonym(stem) + dot + ending if stem and known(ending) else pseudonym(part)

@@ -1,7 +1,7 @@
 """What in a text opens a door or names a person or a machine whatever evidence it stands in: secrets, addresses, numbers of devices.
 
-`Pseudonyms.text` replaces it. Equal things get equal pseudonyms, a prefix of a UUID stays a prefix of its pseudonym, line counts stay, and
-a path keeps its tail below the home directory. The salt is drawn anew for each recording, so pseudonyms of two recordings do not match.
+`Pseudonyms.text` replaces it. Equal things get equal pseudonyms, a prefix of a UUID stays a prefix of its pseudonym, and line counts stay.
+The salt is drawn anew for each recording, so pseudonyms of two recordings do not match.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,5 +61,5 @@ def _words(name: str, of: str = "words") -> frozenset[str]:
 
 USERS, WORDS, SYSTEM = _words("users"), _words("common"), _words("system")
 GROUPS = USERS | _words("groups")
-OF_PATHS = _words("of_paths") | WORDS | USERS
+OF_PATHS = _words("of_paths") | WORDS | USERS | getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and later
 ITEMS = {name: _words(name, of="items") for name in TABLE["items"]}  # ids of evidence, by what names stand in it
