@@ -25,7 +25,7 @@ CASES = [
 NOT_FOUND = {"github-hosts-yml-gho", "sacctmgr-parsable", "squeue-custom-format", "windows-profile"}
 # Three lines of variables in a row are a printed environment, of which a recording keeps what a diagnosis reads; public names by chance.
 ALSO_GONE = {"azure-client-secret", "anthropic-key-dotenv", "export-db-pass", "datadog-agent-yaml", "rsa-key-truncated-no-end",
-             "netrc-one-line", "ldd-and-rpath-u-cluster", "hf-bearer-wget"}  # fmt: skip
+             "netrc-one-line", "ldd-and-rpath-u-cluster"}  # fmt: skip
 
 
 def redacted(text: str) -> str:
