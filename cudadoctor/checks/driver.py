@@ -45,10 +45,14 @@ def _held_by(cause: str, drivers: tuple[str, ...], meant: str, facts: Facts, kno
     to be held so: what its writer asks may then be quite another thing."""
     for gpu in gpus(facts):
         name = gpu.driver or ""
-        if name.lower().replace("-", "").replace("_", "") in drivers:
+        if _plain(name) in drivers:
             wanted = facts[PCI].origin == "text" and _is_meant(facts, gpu, meant)
             naming, others = ([quote for quote in gpu.quotes if (name in quote.text) is names_it] for names_it in (True, False))
             yield Clue(cause=cause, quotes=(*naming, *others), subject=gpu.subject, basis="suspected" if wanted else "derived")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _is_meant(facts: Facts, gpu: Gpu, kind: str) -> bool:
@@ -57,6 +61,16 @@ def _is_meant(facts: Facts, gpu: Gpu, kind: str) -> bool:
         return False
     shown = next((quote.text for quote in found.quotes if quote.first == found.need().words[kind]), "")
     return kind in found.need().prose or gpu.address.partition(":")[2].partition(".")[0] in shown
+
+
+def held_by_nouveau(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Not where NVIDIA's module was never built for this kernel: nouveau took what was left over, and without it there is no driver."""
+    try:
+        unbuilt = any(built_for_other_kernel(facts, knowledge))
+    except NotKnown:
+        unbuilt = False
+    if not unbuilt:
+        yield from _held_by("nouveau-bound", NOUVEAU, "nouveau-meant", facts, knowledge)
 
 
 def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -128,13 +142,17 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The same from a text: DKMS or a package has the module for other kernels only, and nothing in the text shows the driver at work."""
-    built = [entry for entry in (*_of_dkms(facts), *_of_packages(facts)) if entry[0].origin == "text"]
+    """The same from a text, and where nouveau took the GPU meanwhile: DKMS or a package has the module for other kernels only, and nothing
+    shows the driver at work."""
+    built = [*_of_dkms(facts), *_of_packages(facts)]
     base = built[0][0] if built else facts[DKMS]
-    if not built or elsewhere(facts, base) is not None or not driver_is_out(facts, base):
+    if not built or elsewhere(facts, base) is not None:
         return
     bus, nvml, smi = told(facts, PCI, base), told(facts, NVML, base), told(facts, SMI, base)
-    held = bus is not None and (not gpus(facts) or any(gpu.driver is not None for gpu in gpus(facts)))
+    drivers = {_plain(gpu.driver) for gpu in gpus(facts) if gpu.driver is not None} if bus is not None else set()
+    if not drivers and (base.origin != "text" or not driver_is_out(facts, base)):
+        return
+    held = bus is not None and (not gpus(facts) or not drivers <= set(NOUVEAU))
     if held or (nvml is not None and nvml.code == 0) or (smi is not None and smi.gpus):
         return
     kernel = facts[KERNEL]
@@ -236,7 +254,7 @@ CHECK = Check(
         "driver-libraries", "pnp-devices", "video-controllers",
     ),
     rules=(
-        Rule("driver", ("nouveau-bound",), partial(_held_by, "nouveau-bound", NOUVEAU, "nouveau-meant")),
+        Rule("driver", ("nouveau-bound",), held_by_nouveau),
         Rule("driver", ("nouveau-bound",), nouveau_loaded),
         Rule("driver", ("vfio-bound",), partial(_held_by, "vfio-bound", PASSTHROUGH, "guest-works")),
         Rule("driver", ("driver-not-installed",), not_installed),
