@@ -54,16 +54,16 @@ def zypper(packages: str) -> str:
 @pytest.mark.parametrize(
     ("device", "distro", "command"),
     [
-        (KEPLER, "ubuntu-20.04", "apt-get install -y nvidia-driver-470"),
-        (KEPLER, "ubuntu-22.04", "apt-get install -y nvidia-driver-470"),
-        (KEPLER, "ubuntu-24.04", "apt-get install -y nvidia-driver-470"),
-        (PASCAL, "ubuntu-24.04", "apt-get install -y nvidia-driver-580"),
-        (VOLTA, "ubuntu-26.04", "apt-get install -y nvidia-driver-580"),
-        (HOPPER, "ubuntu-24.04", "apt-get install -y nvidia-headless-595-server-open nvidia-utils-595-server"),
-        (HOPPER, "ubuntu-20.04", "apt-get install -y nvidia-headless-570-server-open nvidia-utils-570-server"),
-        (AMPERE, "ubuntu-20.04", "apt-get install -y nvidia-driver-570-open"),
-        (BLACKWELL, "ubuntu-22.04", "apt-get install -y nvidia-driver-595-open"),
-        (AMPERE, "ubuntu-26.04", "apt-get install -y nvidia-driver-595-open"),
+        (KEPLER, "ubuntu-20.04", "ubuntu-drivers install nvidia:470"),
+        (KEPLER, "ubuntu-22.04", "ubuntu-drivers install nvidia:470"),
+        (KEPLER, "ubuntu-24.04", "ubuntu-drivers install nvidia:470"),
+        (PASCAL, "ubuntu-24.04", "ubuntu-drivers install nvidia:580"),
+        (VOLTA, "ubuntu-26.04", "ubuntu-drivers install nvidia:580"),
+        (HOPPER, "ubuntu-24.04", "ubuntu-drivers install --gpgpu nvidia:595-server-open"),
+        (HOPPER, "ubuntu-20.04", "ubuntu-drivers install --gpgpu nvidia:570-server-open"),
+        (AMPERE, "ubuntu-20.04", "ubuntu-drivers install nvidia:570-open"),
+        (BLACKWELL, "ubuntu-22.04", "ubuntu-drivers install nvidia:595-open"),
+        (AMPERE, "ubuntu-26.04", "ubuntu-drivers install nvidia:595-open"),
         (KEPLER, "debian-12", "apt-get install -y nvidia-tesla-470-driver libnvidia-tesla-470-cuda1 nvidia-tesla-470-smi"),
         (PASCAL, "debian-12", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
         (PASCAL, "debian-13", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
@@ -227,7 +227,7 @@ def test_ubuntu_chooses_where_the_gpu_is_not_known() -> None:
 
 def test_gpus_of_two_generations_get_the_branch_of_the_older() -> None:
     both = bus(gpu(device=PASCAL), gpu(device=AMPERE, address="0000:02:00.0"))
-    assert "nvidia-driver-580\n" in commands(written("driver-not-installed", {PCI: both}))
+    assert "ubuntu-drivers install nvidia:580\n" in commands(written("driver-not-installed", {PCI: both}))
     never = bus(gpu(device=KEPLER), gpu(device=BLACKWELL, address="0000:02:00.0"))
     found = written("driver-not-installed", {PCI: never})
     assert "no single driver" in " ".join(step.text for step in found.steps)
@@ -235,16 +235,16 @@ def test_gpus_of_two_generations_get_the_branch_of_the_older() -> None:
 
 def test_the_message_names_the_branch_where_nothing_else_does() -> None:
     found = written("driver-too-new-for-gpu", {}, {"legacy_branch": "470"}, "ubuntu-22.04")
-    assert "nvidia-driver-470" in commands(found)
+    assert "ubuntu-drivers install nvidia:470" in commands(found)
     quoted_id = finding("driver-too-old-for-gpu", "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2d04)")
     made = prescribe(quoted_id, {}, Facts(()), KNOWLEDGE, "ubuntu-24.04")
     assert made is not None
-    assert "nvidia-driver-595-open" in commands(made)
+    assert "ubuntu-drivers install nvidia:595-open" in commands(made)
 
 
 def test_a_gpu_of_which_only_the_name_is_known() -> None:
     named = PciFunction(address=ADDRESS, vendor="10de", class_code="0302", name="GK208M [GeForce GT 740M]")
-    assert "nvidia-driver-470" in commands(written("nouveau-bound", {PCI: bus(named)}, distro="ubuntu-22.04"))
+    assert "nvidia:470" in commands(written("nouveau-bound", {PCI: bus(named)}, distro="ubuntu-22.04"))
 
 
 def test_nouveau_with_a_fitting_driver_installed_needs_no_install() -> None:
@@ -255,10 +255,10 @@ def test_nouveau_with_a_fitting_driver_installed_needs_no_install() -> None:
     assert "blacklist nouveau" in commands(found)
     without = written("nouveau-bound", {**state, DRIVER_PACKAGES: packages()})
     assert without.action == "install-driver"
-    assert "nvidia-driver-580" in commands(without)
+    assert "nvidia:580" in commands(without)
     assert "update-initramfs -u" in commands(without)
     misfit = written("nouveau-bound", {**state, DRIVER_PACKAGES: packages("nvidia-driver-595")})
-    assert "nvidia-driver-580" in commands(misfit)
+    assert "nvidia:580" in commands(misfit)
 
 
 def test_transitional_packages_are_followed_to_their_end() -> None:

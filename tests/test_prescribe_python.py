@@ -399,7 +399,7 @@ def test_a_toolkit_too_new_is_pinned_to_the_driver_or_the_driver_renewed() -> No
     assert shlex.split(shells(found)[0])[-3:] == ["numba-cuda[cu12]", "numpy<2.5", "cuda-toolkit==12.2.*"]
     assert "reboot" not in commands(found)
     bare = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: packages("nvidia-driver-470"), KERNEL: RELEASE}
-    assert "nvidia-driver-580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))
+    assert "nvidia:580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))
 
 
 def test_triton_is_led_to_the_ptxas_that_is_here() -> None:

@@ -226,7 +226,8 @@ def test_a_server_of_ubuntu_takes_the_signed_modules_too() -> None:
 @pytest.mark.parametrize(
     ("distro", "release", "package"),
     [
-        ("ubuntu-24.04", "6.8.0-45-generic", "linux-headers-6.8.0-45-generic"),
+        ("ubuntu-24.04", "6.18.5-061805-generic", "linux-headers-6.18.5-061805-generic"),
+        ("linuxmint-22", "6.8.0-45-generic", "linux-headers-6.8.0-45-generic"),
         ("debian-12", "6.1.0-18-amd64", "linux-headers-6.1.0-18-amd64 linux-headers-amd64"),
         ("debian-12", "6.1.0-18-cloud-amd64", "linux-headers-6.1.0-18-cloud-amd64 linux-headers-cloud-amd64"),
         ("fedora-42", "6.14.5-300.fc42.x86_64", "kernel-devel-6.14.5-300.fc42.x86_64"),
@@ -246,7 +247,7 @@ def test_headers_are_those_of_the_running_kernel(distro: str, release: str, pack
 @pytest.mark.parametrize(
     ("distro", "words"),
     [
-        ("ubuntu-24.04", '"linux-headers-$(uname -r)"'), ("fedora-42", '"kernel-devel-$(uname -r)"'),
+        ("linuxmint-22", '"linux-headers-$(uname -r)"'), ("fedora-42", '"kernel-devel-$(uname -r)"'),
         ("manjaro", '"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"'),
     ],
 )  # fmt: skip

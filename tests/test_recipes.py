@@ -375,4 +375,4 @@ def test_an_unknown_distribution_gets_words_and_the_users_word_fills_them_in() -
     assert "470" in text
     assert "nvidia-driver-470" in text
     assert "akmod-nvidia-470xx" in text
-    assert "apt-get install -y nvidia-driver-470" in commands(written("driver-not-installed", state, distro="ubuntu-22.04"))
+    assert "ubuntu-drivers install nvidia:470" in commands(written("driver-not-installed", state, distro="ubuntu-22.04"))

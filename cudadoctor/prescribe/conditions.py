@@ -39,6 +39,7 @@ _UNVERSIONED = (
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",
 )  # fmt: skip
 _REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
+_OF_UBUNTU = lazy(r"\d{1,2}\.\d{1,2}\.0-\d{1,5}-[a-z][a-z0-9-]{2,30}")  # 6.8.0-45-generic; 6.8.1-060801-generic is the mainline's
 _OF_NUMBA = lazy(r"\bnumba[._]")  # whose toolkit comes in wheels
 
 
@@ -68,6 +69,12 @@ def installed_branches(case: Case) -> tuple[int, ...]:
         found += [int(named[1])] if named is not None else []
     built = (entry for entry in case.get(DKMS) or () if entry.module.startswith("nvidia") and entry.state.startswith("installed"))
     return (*found, *(int(entry.version[:3]) for entry in built if re.match(r"\d{3}\.", entry.version)))
+
+
+def _built_by_ubuntu(case: Case) -> bool:
+    """The archive has modules, which Secure Boot accepts, for Ubuntu's own kernels; where the running one is another DKMS has to build them."""
+    release = kernel_module.running(case)
+    return ubuntu_driver(case) is not None and (release is None or _OF_UBUNTU.fullmatch(release) is not None)
 
 
 def _by_cluster(case: Case) -> bool:
@@ -211,8 +218,7 @@ CONDITIONS: dict[str, Condition] = {
     "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
     # The branch fits, and its kernel modules are of the wrong kind.
     "other-modules": lambda case: case.cause.driver in OTHER_MODULES,
-    # Ubuntu's own kernels, for which its archive has modules that Secure Boot accepts.
-    "signed-by-ubuntu": lambda case: case.get(SECURE_BOOT) is True and ubuntu_driver(case) is not None,
+    "built-by-ubuntu": _built_by_ubuntu,
     # SUSE signs its packages of the open modules with the key of its kernels.
     "signed-by-suse": lambda case: any("-signed-" in name for name in case.driver.packages),
     "amazon": lambda case: case.system.id == "amzn",
