@@ -14,7 +14,7 @@ EVERY = [(f"{recipe.id}-{number}", step) for recipe, number, step in STEPS]
 LOOKS = re.compile(
     r"(?:timeout \d+ )?(?:findmnt|df|du|sort -rh|namei|dpkg -S|rpm -qf|grep|dmesg|lspci|ps|cat|ls|modinfo|fuser|journalctl|ausearch|command -v|ip -br addr|aa-status|head|tail|awk|hostname|ulimit -a|true|python3 -m json.tool|nv-fabricmanager --version|ldd --version"
     r"|nvidia-smi(?: -q| -L| topo| nvlink -[se]| --query| mig -lgip?| conf-compute -f| conf-compute -grs|$)|nvidia-container-cli -k -d /dev/stdout info"
-    r"|systemctl (?:status|is-enabled)|kubectl (?:describe|get)|runsc nvproxy list|ray status|snap list|docker context ls|dnf (?:check|repolist)|zypper (?:verify|repos)"
+    r"|systemctl (?:status|is-enabled)|kubectl (?:describe|get)|runsc nvproxy list|ray status|ollama ps|snap list|docker context ls|dnf (?:check|repolist)|zypper (?:verify|repos)"
     r"|nvidia-bug-report\.sh|\{(?:python|own)\} (?:-I -S )?-c|\{python\} -m (?:site|pip (?:check|list))|rpm-ostree kargs$|powershell\.exe -Command 'Get|wsl\.exe -l"
     r"|Get-|Select-Object|grep |ProviderName)"
 )  # fmt: skip

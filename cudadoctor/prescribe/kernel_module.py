@@ -126,10 +126,11 @@ def _built(case: Case) -> tuple[DkmsEntry, ...]:
 
 
 def _on_disk(case: Case) -> set[str]:
-    """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds it."""
+    """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds or builds it."""
     files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
     built = {entry.version for entry in _built(case) if running(case) in (entry.kernel, None)}
-    held = (_VERSION.search(package.version) for package in case.packages if case.forms["packages"]["holds-module"].search(package.name))
+    forms = [case.forms["packages"][name] for name in ("holds-module", "builder")]
+    held = (_VERSION.search(package.version) for package in case.packages if any(form.search(package.name) for form in forms))
     return files or built or {found[0] for found in held if found is not None}
 
 

@@ -44,6 +44,11 @@ def _of_ps(case: Case) -> bool:
     return listed is not None and listed.provider == "ps"
 
 
+def _of_ollama(case: Case) -> bool:
+    command = case.process.command if case.process is not None else None
+    return re.match(r"(?:\S{0,200}/)?ollama(?: |$)", command or "") is not None
+
+
 def _started(case: Case) -> float | None:
     """When it began, as the table of processes or the finding says."""
     if case.process is not None and case.process.start_time is not None:
@@ -63,6 +68,7 @@ CONDITIONS: dict[str, Condition] = {
     "process-elsewhere": lambda case: (
         case.pid is not None and case.get(PROCESSES) is not None and not _of_ps(case) and not _reachable(case)
     ),
+    "process-of-ollama": _of_ollama,
     "process-of-service": lambda case: _service(case) and _mine(case),
 }
 

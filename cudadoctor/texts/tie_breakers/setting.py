@@ -41,6 +41,7 @@ _NO_DEVICE = codes(
 )  # fmt: skip
 _NO_HANDLE = lazy(r"Unable to determine the device handle")
 _WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
+_CONTAINER_NAME = lazy(r"\b(?:exec|logs)(?: -{1,2}[\w-]{1,30}(?:=\S{1,60})?){0,6} (?P<name>[\w./-]{1,120})")
 _CUSTOM_DEVICE = lazy(r"adding custom device")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
@@ -67,7 +68,7 @@ def not_asked_for(case: Case) -> Iterator[Clue]:
     if not case.container or case.says("no-wsl-libs") or case.stated(CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
     above = [start for start in starts if start.line <= (lines[0].first or 0)]
-    start = next(reversed(above or starts), None)  # of the container in which the line was printed
+    start = next(iter(above[-1:] or starts), None)  # of the container in which the line was printed
     if case.says("void"):
         yield finding(NO_ACCESS, lines, case.says("void"))
     elif start is not None:
@@ -81,8 +82,9 @@ def not_asked_for(case: Case) -> Iterator[Clue]:
 
 def _smi_inside(case: Case) -> Quotes:
     """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
-    inside = case.says("smi-inside")
-    if not inside:
+    inside, logs = case.says("smi-inside"), case.says("container-logs")
+    names = [found["name"] for quote in (*inside, *logs) if (found := _CONTAINER_NAME.search(quote.text)) is not None]
+    if not inside or len(set(names)) > 1:  # it was asked in another container than the one that failed
         return ()
     below = case.answered_below(inside)
     return merged(inside, below) if below or _WORKS.search(inside[0].text) else ()

@@ -46,6 +46,7 @@ LOST = ("cuda 719", "xid 13", "xid 31")  # what a program meets whose memory was
 _ECC, _XIDS = "ecc-uncorrectable", ("xid 48", "xid 63", "xid 94", "xid 95")
 _LOOKED_INTO = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
 _SAMPLE_PASSED = "PASS"  # of the CUDA samples, which no framework is part of
+_OF_SERVER = lazy(r"% (?:CPU/)?GPU\b")  # ollama ps
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 _GONE_WITH_A_BOOT = ("hardware", "bus", "device", "kernel", "node", "driver-lib")
@@ -201,7 +202,9 @@ def _answers(case: Case) -> list[tuple[int, frozenset[str]]]:
         found.append((asked.need().available_line, frozenset((_CPU_BUILD, *below("context")))))
     if computed is not None and computed.origin == _TEXT:
         of_framework = () if _SAMPLE_PASSED in computed.need() or computed.need() == BY_HAND_ELSEWHERE else ("framework",)
-        found.append((_line(computed.quotes), frozenset((*of_framework, *below("ptx-kernel")))))
+        # A server that lists its models holds the GPU itself: it shows nothing of what another program gets there.
+        withheld = ("context", "memory") if _OF_SERVER.search(computed.need()) else ()
+        found.append((_line(computed.quotes), frozenset((*of_framework, *below("ptx-kernel"))).difference(withheld)))
     return found
 
 
