@@ -16,6 +16,7 @@ from cudadoctor.model.values import SETTING
 from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.managers import conda_prefix
+from cudadoctor.prescribe.shells import Script
 
 OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and Volta
 OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
@@ -28,6 +29,7 @@ LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
 _BELOW = lazy(r"<\s*(\d+\.\d+)")
 # Releases whose own Python refuses pip (PEP 668).
 _REFUSING = frozenset(("bookworm", "trixie", "forky", "sid", "lunar", "mantic", "noble", "oracular", "plucky", "questing", "resolute"))
+NEAR = " Run it in the folder from which that Python was called."
 REMARK = (
     " Use the Python that runs your program; where it refuses (externally-managed-environment), "
     "make a virtual environment first: python3 -m venv --system-site-packages FOLDER."
@@ -100,17 +102,27 @@ def interpreter(case: Case) -> str | None:
 
 
 def _typed(case: Case) -> str | None:
-    """The interpreter that a text's commands call by its path: what an environment that is not active is used by."""
+    """The interpreter that a text's commands call: what an environment that is not active is used by. What is no whole path has a form
+    (tables/circumstances.toml) of which no shell takes a part for more than it is."""
     setting = case.facts.get(SETTING)
     if isinstance(setting, Unknown) or "interpreter" not in case.setting.words:
         return None
     forms = [lazy(pattern) for one in case.knowledge.circumstances if one.kind == "interpreter" for pattern in one.patterns]
     lines = [line for quote in setting.quotes for line in quote.text.split("\n")]
     found = [match.groupdict() for line in lines for form in forms if (match := form.match(line)) is not None]
-    called = next((one for one in reversed(found) if ("here" in one) == case.windows), None)
+    called = next((one for one in reversed(found) if bool({"here", "launcher"} & {*one}) == case.windows), None)
     if called is None:
         return None
-    return ntpath.join(called["here"], ntpath.normpath(called["typed"])) if case.windows else called["python"]
+    if "here" in called:
+        return ntpath.join(called["here"], ntpath.normpath(called["typed"])) + ".exe"
+    if "below" in called:
+        return Script(f'"$HOME"{called["below"]}')
+    return called.get("python") or Script(*(called[name] for name in ("near", "called", "launcher") if name in called))
+
+
+def is_near(interpreter: str | None) -> bool:
+    """Whether it is named from the folder in which it was called."""
+    return interpreter is not None and re.match(r"(?!/|\"\$HOME\")\S{1,300}/bin/python", interpreter) is not None
 
 
 def refused(case: Case) -> bool:

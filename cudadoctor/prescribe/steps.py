@@ -299,7 +299,8 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
     if "uv add " in shell and " --index " in shell:
         return " uv asks this index first for every package: write explicit = true below its [[tool.uv.index]] in pyproject.toml."
     by_pip = PIP.search(template.shell or "") is not None and managers.manager(case) is None
-    return pip.REMARK if by_pip and pip.interpreter(case) is None else ""
+    python = pip.interpreter(case) if by_pip else None
+    return "" if not by_pip else pip.REMARK if python is None else pip.NEAR if pip.is_near(python) else ""
 
 
 def _counts_later(case: Case, shell: str | None) -> bool:
