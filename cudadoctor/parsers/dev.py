@@ -93,14 +93,16 @@ def parse_majors(text: Text) -> Output:
 
 
 # lxc.container.conf(5); lxc.cgroup is of the first version of control groups.
-_RULE = lazy(r"^\s{0,8}lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):")
-_LETS_IN = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}(?:a\b|c \*:)|dev\d{1,3}: /dev/nvidia-uvm\b)").match
+# pct.conf(5): dev0 hands in a device by its name.
+_RULE = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):|dev\d{1,3}: (?:path=)?/dev/nvidia(?:\d{1,2}|ctl)\b)")
+_LETS_IN = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}(?:a\b|c \*:)|dev\d{1,3}: (?:path=)?/dev/nvidia-uvm\b)").match
+_OF_GPUS = 195  # Documentation/admin-guide/devices.txt of Linux
 _OF_PROXMOX = lazy(r"/etc/pve/lxc/(?P<number>\d{3,9})\.conf\b")
 
 
 def parse_rules(text: Text) -> Output:
     """What an LXC container's configuration lets it open, by number; nothing where it lets in all, or nvidia-uvm by its name."""
-    rules = tuple(DeviceRule(major=int(found["major"]), line=number) for number, found in text.rows(_RULE))
+    rules = tuple(DeviceRule(major=int(found["major"] or _OF_GPUS), line=number) for number, found in text.rows(_RULE))
     if rules and not any(map(_LETS_IN, text.plain_lines)):
         named = _OF_PROXMOX.findall("\n".join(text.plain_lines[: rules[0].line]))  # the last that is named above
         value = DeviceRules(rules=rules, container=named[-1] if named else None)
@@ -118,6 +120,6 @@ PARSERS = (
     ),
     # The nodes once the driver was asked; no paste tells that, so nothing wakes this one.
     parser("dev_after", partial(_parse, key=DEVICE_NODES_AFTER), DEVICE_NODES_AFTER, reads=("dev-after",)),
-    parser("device_rules", parse_rules, DEVICE_RULES, wakes=(".devices.allow",)),
+    parser("device_rules", parse_rules, DEVICE_RULES, wakes=(".devices.allow", ": /dev/nvidia", ": path=/dev/nvidia")),
     parser("majors", parse_majors, MAJORS, reads=("devices",), absent=True),
 )

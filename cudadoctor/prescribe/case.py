@@ -161,9 +161,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_root(self) -> bool:
-        """Root of a container is not root of its host."""
+        """Root of a container is not root of its host; but only root reads the containers of Proxmox (/etc/pve/lxc), which has no sudo."""
         user = self.get(USER)
-        return user is not None and user.uid == 0 and not self.host
+        return bool(self.value("lxc")) or (user is not None and user.uid == 0 and not self.host)
 
     @property
     def windows(self) -> bool:

@@ -242,7 +242,7 @@ CONDITIONS: dict[str, Condition] = {
     "libraries-not-packaged": _libraries_not_packaged,
     "node-group": _node_group,
     # Not known to be a container or WSL: services and files in /etc last here.
-    "persistence-possible": lambda case: not case.get(CONTAINER_MARKS) and not case.get(WSL),
+    "persistence-possible": lambda case: case.value("lxc") is not None or not (case.get(CONTAINER_MARKS) or case.get(WSL)),
     "newer-driver": lambda case: case.cause.driver in ("newer-branch", "newer-cuda"),
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
     "tegra": lambda case: case.get(TEGRA) is True,

@@ -144,17 +144,19 @@ def _no_channel(case: Case) -> Quotes:
 
 
 def memory_node_not_let_in(case: Case) -> Iterator[Clue]:
-    """CUDA does not start in an LXC container whose configuration, shown whole, lets in the GPU's own devices alone, and the host has
-    nvidia-uvm."""
+    """CUDA does not start in an LXC container whose configuration, shown whole, lets in the GPU's own devices alone: nvidia-uvm is missing
+    there, and where no listing has it on the host too."""
     lines = case.stated(UVM) or case.suspected(UVM, words=UNKNOWN)
     rules, nodes = case.facts.there(DEVICE_RULES), case.facts.there(DEVICE_NODES)
     memory = nodes.need().find(MEMORY_NODE) if nodes is not None else None
-    if not lines or rules is None or not rules.whole or nodes is None or memory is None:
+    if not lines or rules is None or not rules.whole or nodes is None or any(rule.major != NVIDIA_MAJOR for rule in rules.need().rules):
         return
-    if any(rule.major != NVIDIA_MAJOR for rule in rules.need().rules):
-        return
-    values = {"major": str(memory.major), "lxc": rules.need().container or ""}
-    yield finding("container-no-gpu-access", lines, nodes.line_of(memory.line), rules.line_of(rules.need().rules[0].line), values=values)
+    lxc, rule = rules.need().container or "", rules.line_of(rules.need().rules[0].line)
+    control = nodes.need().find(CONTROL)
+    if memory is not None:
+        yield finding("container-no-gpu-access", lines, nodes.line_of(memory.line), rule, values={"major": str(memory.major), "lxc": lxc})
+    elif control is not None:
+        yield finding(UVM, lines, nodes.line_of(control.line), rule, lxc=lxc)
 
 
 # ---------------------------------------------------------------- nodes that a listing lacks
