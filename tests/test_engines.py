@@ -244,7 +244,7 @@ def test_a_name_that_no_node_has_reaches_no_shell(nodes: str) -> None:
 
 
 def test_an_endless_answer_is_cut(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "_MOST", 1000)
+    monkeypatch.setattr(calling, "_ANSWER", 1000)
     ended = run("fleet", "--slurm", "n1", "--doctor", str(cluster), "--format", "json")
     assert "too large" in json.loads(ended.out)["missing"][0]["why"]
 
@@ -417,3 +417,9 @@ def test_an_answer_in_the_name_of_a_node_that_was_not_asked_takes_no_reports_pla
 
 def test_an_address_is_no_name_with_a_domain() -> None:
     assert [asking_nodes._short(name) for name in ("10.0.0.1", "gpu1.example", "gpu1")] == ["10.0.0.1", "gpu1", "gpu1"]
+
+
+def test_of_what_a_client_says_of_its_failure_the_end_is_kept(tmp_path: Path) -> None:
+    """64 nodes that wrote 23 MB each to stderr took 1.5 GB."""
+    calling.watch([child := calling._child("n", ["/bin/sh", "-c", "yes | head -c 5000000 >&2; echo last >&2"], 9, None, most=1000)])
+    assert (len(child.buffers["stderr"]) <= 2 * calling._ERRORS, child.text("stderr").split()[-1], child.dropped) == (True, "last", 0)

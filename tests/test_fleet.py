@@ -29,7 +29,7 @@ from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu, Stra
 from cudadoctor.report import fleet_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
-from cudadoctor.sources import inputs
+from cudadoctor.sources import fleet_files, inputs
 from tests.command_line import host, run
 from tests.judging import KNOWLEDGE, report_of
 
@@ -557,3 +557,23 @@ def test_a_name_that_no_node_has_floods_nobody(host: str) -> None:
     (missing,) = read("a.json", report(HEALTHY, host))
     assert isinstance(missing, Missing)
     assert len(missing.why) < 200
+
+
+def test_words_take_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A MB of zips became a GB of words with a letter of four bytes in each."""
+    body = {**json.loads(report(HEALTHY, "n")), "benchmark": []}
+    body["requirements"] = [{"text": f"{number}\U0001f600{'x' * 4000}"} for number in range(10)]
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3 + 4 * 10 * 16_000 // reading_nodes.LETTERS)
+    (tmp_path / "all.jsonl").write_text("\n".join(json.dumps({**body, "origin": {"host": f"n{number}"}}) for number in range(9)))
+    assert json.loads(run("fleet", str(tmp_path), "--format", "json").out)["nodes"] == 4
+
+
+def test_a_note_beside_a_recording_is_not_taken_apart() -> None:
+    """60 KB of a zip took 1.6 GB."""
+    note = fleet_files.Piece("x", body=b'{"a":[' + b"[]," * 300_000 + b"[]]}")
+    tracemalloc.start()
+    assert not fleet_files._is_no_note(note)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert fleet_files._is_no_note(fleet_files.Piece("x", body=b'{"schema": "cudadoctor.report/9"}'))

@@ -275,7 +275,36 @@ def test_a_file_that_was_refused_is_said(tmp_path: Path, as_root: dict[str, tupl
     assert result.code == 0
     assert f"Warning: {path} was not read" in result.err
     assert "Note: " in result.out
-    assert "was not read: as root" in " ".join(result.out.split())
+    assert "was not read: a policy that nobody named counts only where no other user" in " ".join(result.out.split())
+
+
+def test_a_file_of_another_user_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, POLICY)
+    monkeypatch.setattr(policy_file.os, "geteuid", lambda: os.stat(path).st_uid + 1)
+    monkeypatch.setattr(policy_file.trust, "changeable", lambda path: None)
+    if os.stat(path).st_uid == 0:
+        os.chown(path, 1000, -1)
+    assert found(tmp_path).policy == Policy()
+    assert f"{path} was not read" in (found(tmp_path).refused or "")
+
+
+def test_a_pipe_that_is_found_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cudadoctor.toml")
+    writer = os.open(tmp_path / "cudadoctor.toml", os.O_RDWR)
+    with pytest.raises(PolicyError, match="it is no plain file"):
+        found(tmp_path)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("head", ["[x{0}]\n", "[x{0}.a.a.a.a.a.a.a.a.a.a.a.a.a.a]\n", "x{0}=1\n"])
+def test_more_keys_than_any_project_has_are_not_counted_out(tmp_path: Path, head: str) -> None:
+    path = write(
+        tmp_path,
+        "[tool.cudadoctor]\n" + "".join(head.format(number) for number in range(200_000 // head.count(".") if "." in head else 120_000)),
+        "pyproject.toml",
+    )
+    with pytest.raises(PolicyError, match="too many keys"):
+        gathered(path, (), KNOWLEDGE.causes)
 
 
 # ---------------------------------------------------------------- the command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tarfile
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -548,3 +549,33 @@ def test_what_an_attackers_list_found_is_gone(line: str) -> None:
 def test_what_names_nobody_stays(line: str) -> None:
     text = redact(pasted.evidence_of(f"$ python train.py\n{line}\nCUDA error: out of memory\n".encode())).items[0].stdout or ""
     assert line in text
+
+
+@pytest.mark.parametrize("unit", ["cookie=~/", "cookie ~/ ", "authorization: /usr/ ", "cookie xx ", "passphrase -x ", "ipa-"])
+def test_what_is_no_value_after_all_is_not_read_to_the_end_of_the_line_at_each_name(unit: str) -> None:
+    """The time grew with the square: 70 s for 720 KB."""
+
+    def taken(count: int) -> float:
+        began = time.thread_time()
+        Pseudonyms().text(unit * count)
+        return time.thread_time() - began
+
+    taken(100)
+    assert taken(80_000 // len(unit)) < 3 * taken(40_000 // len(unit)) + 0.05
+
+
+def test_a_whole_line_is_gone_however_long_it_is() -> None:
+    assert "kranich" not in Pseudonyms().text(f"Cookie: a=b; {'c=d; ' * 400}session=kranich\n")
+
+
+def test_what_takes_too_long_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudadoctor.sources.redact._LEAST_TIME", -1.0)
+    taken = redact(items_of(text="for zebulon\n", kernel_log="NVRM: x\n"))
+    assert [(item.stdout, item.dropped_bytes > 0) for item in taken.items] == [(None, True)] * 2
+    assert sum("was left out" in remark for remark in taken.remarks) == 2
+
+
+def test_json_deeper_than_any_program_writes_is_redacted_as_words() -> None:
+    """It ended the recording: RecursionError."""
+    deep = '{"a":' + "[" * 900 + '"token=abcdef99"' + "]" * 900 + "}\n"
+    assert "abcdef99" not in out(redact(items_of(text=deep)), "text")

@@ -175,3 +175,12 @@ def test_a_recording_with_zeros_in_it_is_not_whole(tmp_path: Path) -> None:
     file.write_bytes(bytes(half) + body[half:])
     evidence = recording.read(str(tmp_path / "r"))
     assert (evidence.cut_short, judge(evidence, KNOWLEDGE).verdict) == (True, "undecided")
+
+
+def test_a_last_line_longer_than_any_workers_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 KB of an archive took 1.6 GB."""
+    monkeypatch.setattr(recording, "json_object", lambda line: pytest.fail("read") if len(line) > 1 << 20 else {})
+    entry = recording.RecordedItem(id="nvml", kind="worker", what=("python",), status="ok")
+    long = b'{"a":[' + b"[]," * (1 << 19) + b"[]]"
+    assert recording._lost(entry, long + b"}\n") == 0
+    assert recording._lost(entry, long + b"\n") == 1

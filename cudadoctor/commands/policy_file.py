@@ -22,6 +22,7 @@ OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 256 << 10  # bytes; a policy is a page
 _LARGEST_PROJECT = 4 << 20  # of a project's file, which has more in it
 DEEPEST = 64  # parts of a dotted key
+_MOST_KEYS = 100_000  # their signs in a file; a large project has some thousands
 # The head of the table, or a key of it, also in a file that is no TOML.
 _DEMANDS = re.compile(rf"{TABLE}[\"' \t]*(?:\]|\.[ \t]*\w+[ \t]*=)")
 # Also within texts: which is which, only a reader of TOML knows. The first finds what looks like a key, the last one with any quoted part.
@@ -97,6 +98,8 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         own = os.path.basename(path) == OWN
         if not os.path.lexists(path) or not (own or os.path.isfile(path)):
             continue
+        if own and not os.path.isfile(path):
+            raise PolicyError(f"{path}: it is no plain file")
         try:
             project = "" if own else plain_files.text(path, _LARGEST_PROJECT).replace("\0", "")
         except PermissionError:  # most likely somebody's project that does not concern us
@@ -106,9 +109,10 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
             continue
         if not own and TABLE not in project:
             continue
-        by = trust.changeable(os.path.abspath(path))
+        by = trust.changeable(os.path.abspath(path)) or _of_a_stranger(path)
         if by is not None:
-            refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
+            said = "a policy that nobody named counts only where no other user decides what is in it"
+            refused = f"{path} was not read: {said}. It {by}: name it with --policy."
             return None, None, refused
         try:
             table = _table(path, _text(path))
@@ -119,6 +123,12 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         if table is not None:
             return path, table, passed_over
     return None, None, passed_over
+
+
+def _of_a_stranger(path: str) -> str | None:
+    """Whether another user than this one and root has it. Git asks the same of a repository (safe.directory)."""
+    strange = hasattr(os, "geteuid") and os.stat(path).st_uid not in (0, os.geteuid())
+    return "belongs to another user" if strange else None
 
 
 def _candidates(folder: str | None) -> Iterator[str]:
@@ -144,6 +154,8 @@ def _text(path: str) -> str:
 
 def _table(path: str, text: str) -> dict[str, Any] | None:
     """The policy's table; None where a project's file has none."""
+    if text.count("[") + text.count("=") + text.count(".") > _MOST_KEYS:
+        raise PolicyError(f"{path}: too many keys for a policy")  # each part of one takes a thousand bytes
     if any(len(_PART.findall(keys)) > DEEPEST for keys in _KEYS.findall(text)) or _DEEP.search(text):
         raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cudadoctor.commands import gathering, options, terminal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Found = Iterator[Node | Missing]
 MOST_REPORTS = 250_000  # of one run; a file may hold a million that say nothing
 PARTS = 8  # demands, GPUs or figures take as much memory as a report
+SHORT, LETTERS = 128, 1024  # bytes of a word that is counted so; and of longer ones those that take as much
 
 
 class Reader:
@@ -101,7 +103,9 @@ class Reader:
 
 def weight(node: Node) -> int:
     """The reports without demands and GPUs that take as much memory."""
-    return 1 + (len(node.met) + len(node.demands) + sum(1 + len(gpu.figures) for gpu in node.gpus)) // PARTS
+    words = (node.met, (word for one in node.demands for word in (one.text, one.found, one.why)), node.settings.values(), (node.line,))
+    letters = sum(max(0, sys.getsizeof(word) - SHORT) for word in chain(*words))
+    return 1 + (len(node.met) + len(node.demands) + sum(1 + len(gpu.figures) for gpu in node.gpus)) // PARTS + letters // LETTERS
 
 
 def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:

@@ -94,7 +94,9 @@ def parse_majors(text: Text) -> Output:
 
 # lxc.container.conf(5); lxc.cgroup is of the first version of control groups.
 # pct.conf(5): dev0 hands in a device by its name.
-_RULE = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):|dev\d{1,3}: (?:path=)?/dev/nvidia(?:\d{1,2}|ctl)\b)")
+_RULE = lazy(
+    r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):|dev\d{1,3}: (?:path=)?/dev/nvidia(?:\d{1,2}|ctl)\b)"
+)
 _LETS_IN = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}(?:a\b|c \*:)|dev\d{1,3}: (?:path=)?/dev/nvidia-uvm\b)").match
 _OF_GPUS = 195  # Documentation/admin-guide/devices.txt of Linux
 _OF_PROXMOX = lazy(r"/etc/pve/lxc/(?P<number>\d{3,9})\.conf\b")

@@ -72,7 +72,7 @@ def installed_branches(case: Case) -> tuple[int, ...]:
 
 
 def _built_by_ubuntu(case: Case) -> bool:
-    """The archive has modules, which Secure Boot accepts, for Ubuntu's own kernels; where the running one is another DKMS has to build them."""
+    """The archive has modules, which Secure Boot accepts, for Ubuntu's own kernels; for another one DKMS has to build them."""
     release = kernel_module.running(case)
     return ubuntu_driver(case) is not None and (release is None or _OF_UBUNTU.fullmatch(release) is not None)
 

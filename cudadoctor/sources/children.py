@@ -45,12 +45,14 @@ class Child:
         keeper: Keeper | None = None,
         most: int = OUTPUT_LIMIT,
         of_end: bool = False,
+        errors: int | None = None,
     ) -> None:
-        """`of_end`: of what is longer than `most` the end is kept, from the beginning of a line, and else the beginning."""
+        """`of_end`: of what is longer than `most` the end is kept, from the beginning of a line, and else the beginning. `errors`: of
+        stderr no more than so much of the end is kept, and what is gone of it is nothing that is missed."""
         self.item, self.kind, self.shown = item, kind, shown
         self.started = time.monotonic()
         self.deadline = self.started + limit
-        self.limit, self.most, self.of_end = limit, most, of_end
+        self.limit, self.most, self.of_end, self.errors = limit, most, of_end, errors
         self.status: Status = "ok"
         self.why: str | None = None
         self.over = False
@@ -81,7 +83,7 @@ class Child:
     def _finish(self, status: Status, why: str | None = None) -> None:
         self.status, self.why, self.over = status, why, True
         self.seconds = time.monotonic() - self.started
-        for stream in self.buffers if self.of_end else ():
+        for stream in filter(self._is_of_end, self.buffers):
             self._keep_end(stream)
         for pipe in self.open_pipes.values():
             pipe.close()
@@ -113,9 +115,9 @@ class Child:
                 return True
             if not chunk:
                 return False
-            if self.of_end:
+            if self._is_of_end(stream):
                 self.buffers[stream] += chunk
-                if len(self.buffers[stream]) > 2 * self.most:
+                if len(self.buffers[stream]) > 2 * self._most_of(stream):
                     self._keep_end(stream)
                 continue
             room = self.most - len(self.buffers[stream])
@@ -125,13 +127,19 @@ class Child:
                 self._announce_lines(len(chunk))
         return True
 
+    def _is_of_end(self, stream: str) -> bool:
+        return self.of_end or (stream == "stderr" and self.errors is not None)
+
+    def _most_of(self, stream: str) -> int:
+        return self.errors if stream == "stderr" and self.errors is not None else self.most
+
     def _keep_end(self, stream: str) -> None:
         buffer = self.buffers[stream]
-        beyond = len(buffer) - self.most
+        beyond = len(buffer) - self._most_of(stream)
         if beyond > 0:
             start = buffer.find(b"\n", beyond) + 1 or beyond
             del buffer[:start]
-            self.dropped += start
+            self.dropped += start if self.of_end else 0
 
     def _announce_lines(self, added: int) -> None:
         """The lines that so many more bytes end."""

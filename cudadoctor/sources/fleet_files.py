@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
 
+import msgspec
+
 from cudadoctor.model.report import SCHEMA
 from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import unpacking
-from cudadoctor.sources.decoding import decoded, json_object
 
 LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
@@ -116,8 +117,17 @@ def _of_file(path: str) -> Iterator[Piece]:
 
 def _is_no_note(piece: Piece) -> bool:
     """Whether what lies beside a recording, or below it, may be more than its owner's notes on it: all but JSON that is no report."""
-    found = json_object(decoded(piece.body)) if piece.body is not None else None
-    return found is None or str(found.get("schema")).startswith(f"{SCHEMA.partition('/')[0]}/")
+    try:
+        found = msgspec.json.decode(piece.body or b"", type=_Headed)
+    except msgspec.DecodeError:
+        return True
+    return (found.schema or "").startswith(f"{SCHEMA.partition('/')[0]}/")
+
+
+class _Headed(msgspec.Struct):
+    """Of an object in JSON only what says what it is: all of one may take many times its size in memory."""
+
+    schema: str | None = None
 
 
 def _ends(name: str, *endings: str) -> bool:

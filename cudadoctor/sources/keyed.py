@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS
@@ -16,6 +16,7 @@ from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS
 _QUOTED = {"'": "IN_QUOTE", '"': "IN_QUOTES", "\\": "ESCAPED", ">": "IN_ELEMENT"}
 _WORDS_FOR_ONE = ("pass", "pw", "pwd", "PW")  # of the short ones: what people say of a password
 _SIGNS = "()[]{}<>,.;:'\"\\"
+_HEAD = 400  # characters of a value of a whole line, which tell whether it is one: each of many names may have the same line behind it
 LONGEST = 200  # characters of a line that are looked at before a name
 
 
@@ -24,12 +25,15 @@ def is_name(word: str) -> bool:
     return PATTERNS.NAMED.fullmatch(word) is not None
 
 
-def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where the secrets that follow a name stand."""
+def spans(text: str, look: Callable[[], None]) -> Iterator[tuple[int, int]]:
+    """Where the secrets that follow a name stand. `look` is called at each, and may end the search."""
     end = 0
     for name in PATTERNS.NAMED.finditer(text):
+        look()
         value = _joined(text, name) or _behind_blank(text, name) if name.start() >= end else None
         if value is not None:
+            if value.end() - value.start() == _HEAD:  # of a value of a whole line
+                value = PATTERNS.LINE.match(text, value.start()) or value
             start, end = value.start(), value.start() + len(value.group().rstrip("()[]{},;'\""))
             yield start, end
             more = PATTERNS.NEXT.match(text, end) if text[start - 2 : start] in ("['", '["') else None
@@ -81,7 +85,7 @@ def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[st
     opened = "\\" if before["escape"] and before["quote"] else before["quote"] or before.group()[-1:]
     value = getattr(PATTERNS, _QUOTED[opened]).match(text, before.end()) if opened in _QUOTED else None
     if value is None and name["line"] is not None and not before["quote"]:
-        value = PATTERNS.LINE.match(text, before.end())
+        value = PATTERNS.LINE.match(text, before.end(), before.end() + _HEAD)
     stops = _stops(text)
     value = value or PATTERNS.REST.match(text, before.end(), stops[bisect_left(stops, before.end())])
     bare = value.group().strip(_SIGNS) if value is not None else ""

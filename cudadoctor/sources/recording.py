@@ -329,17 +329,21 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
 _HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stands in a file whose content was lost
 
 
+_LINE = 1 << 20  # bytes of a worker's line
+
+
 def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
     """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or a worker's
     last line is half a line, for older ones have no size.
     """
     last = (streams[0] or b"").rstrip(b"\n").rpartition(b"\n")[2] if recorded.kind == "worker" else b""
-    is_torn = (
-        any(_HOLE.search(stream or b"") for stream in streams)
-        or b"\0" in last
-        or (last.startswith(b"{") and json_object(last.decode("utf-8", "replace")) is None)
-    )
+    is_torn = any(_HOLE.search(stream or b"") for stream in streams) or b"\0" in last or (last.startswith(b"{") and not _is_whole(last))
     return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line is all of an object of JSON. What is longer than any worker's line is not taken apart, which costs much memory."""
+    return line.endswith(b"}") if len(line) > _LINE else json_object(line.decode("utf-8", "replace")) is not None
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from typing import Any, NamedTuple
@@ -21,11 +22,12 @@ from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import names_in_evidence, private_paths
 from cudadoctor.sources.decoding import json_object
 from cudadoctor.sources.names_in_evidence import Names, keeps
-from cudadoctor.sources.sensitive import GONE, Pseudonyms
+from cudadoctor.sources.sensitive import GONE, Pseudonyms, TooLongError
 from cudadoctor.sources.vocabulary import ITEMS, PATTERNS
 
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
 LONGEST, MOST = 2 << 20, 3 << 20  # characters of one output, and of all, that a redacted recording keeps
+_LEAST_TIME, _TIME = 0.5, 2e-5  # seconds of CPU for one piece, and for each of its characters: five times what most texts take
 _ESCAPED = re.compile(r"(\\[ntr])")
 
 
@@ -44,6 +46,7 @@ class Redactor:
     def __init__(self, names: Names) -> None:
         self.pseudonyms, self.names = Pseudonyms(), names
         self.withheld = self.variables = 0
+        self.left_out: list[str] = []
         made = self.pseudonyms
         self.everywhere = (
             (_any_of(names.of["secret"], loose=True), made.gone),
@@ -89,7 +92,10 @@ class Redactor:
         before = json_object(line.lstrip())
         if before is None:
             return escaped(line, redact)
-        after = self.value(before, redact)
+        try:
+            after = self.value(before, redact)
+        except RecursionError:  # nested deeper than anything that a program says of a machine
+            return escaped(line, redact)
         separators = (", ", ": ") if '": ' in line else (",", ":")
         return line if after == before else json.dumps(after, ensure_ascii=False, separators=separators)
 
@@ -159,6 +165,18 @@ class Redactor:
         return "\n".join(line if re.search("nvidia|cuda", line) or self.replaced(line, self.everywhere) == line else GONE for line in lines)
 
     def item(self, item: Item) -> Item:
+        """Without what names anybody; and without its words where to find that takes longer than any machine's words do."""
+        size = len(item.stdout or "") + len(item.stderr or "")
+        self.pseudonyms.until = time.thread_time() + _LEAST_TIME + _TIME * size
+        try:
+            return self._item(item)
+        except TooLongError:
+            self.left_out.append(item.id)
+            return msgspec.structs.replace(item, what=item.id, stdout=None, stderr=None, why=None, dropped_bytes=item.dropped_bytes + size)
+        finally:
+            self.pseudonyms.until = float("inf")
+
+    def _item(self, item: Item) -> Item:
         people = item.id not in ITEMS["no_people"]
 
         def plain(text: str) -> str:
@@ -287,16 +305,20 @@ def redacted(evidence: Evidence) -> Redacted:
     evidence = msgspec.structs.replace(evidence, items=plain)
     redactor = Redactor(names_in_evidence.of(evidence))
     made = redactor.pseudonyms
+    items = tuple(redactor.item(item) for item in evidence.items)
     taken = msgspec.structs.replace(
         evidence,
-        items=tuple(redactor.item(item) for item in evidence.items),
+        items=items,
         redacted=True,
         python=_changed(evidence.python, redactor.text),
         python_why=_changed(evidence.python_why, redactor.text),
         host=_host(evidence, made),
         boot_id=_changed(evidence.boot_id, _pseudonym),
         node=None if evidence.node is None else "node",
-        remarks=tuple(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
+        remarks=(
+            *(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
+            *(f"{name} was left out: to take names out of it takes too long; --no-redact keeps it" for name in redactor.left_out),
+        ),
     )
     replaced = {kind: len(things) for kind, things in sorted(made.replaced.items())}
     return Redacted(taken, replaced, redactor.withheld, redactor.variables)

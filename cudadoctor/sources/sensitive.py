@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -24,12 +25,17 @@ _DRAWN = 12  # characters of a word drawn by lot
 _CHANGES = 0.38
 
 
+class TooLongError(Exception):
+    """Names and secrets cannot be taken out of a text in the time that it may take."""
+
+
 class Pseudonyms:
     """One recording's pseudonyms, and what was replaced: the different things of each kind."""
 
     def __init__(self) -> None:
         self.salt = secrets.token_bytes(16)
         self.replaced: dict[str, set[str]] = {}
+        self.until = float("inf")  # of this thread's CPU time
         self.addresses: dict[str, str] = {}  # that were found to be some: they are wherever they stand, and are not looked at again
         # What stands in the place of a form's group.
         self.kinds: dict[str, Callable[[str], str]] = {
@@ -72,12 +78,17 @@ class Pseudonyms:
         self.note("secret", original)
         return GONE
 
+    def look(self) -> None:
+        """TooLongError where the time is over."""
+        if time.thread_time() > self.until:
+            raise TooLongError
+
     # ------------------------------------------------------------ a text
     def text(self, text: str) -> str:
         """The text without what its form alone shows to be private."""
         parts, end = [], 0
         text = self.hidden(text, "secrets")
-        for start, stop in keyed.spans(text):
+        for start, stop in keyed.spans(text, self.look):
             parts += [text[end:start], self.gone(text[start:stop])]
             end = stop
         return self.hidden("".join((*parts, text[end:])), "opaque", "numbers", "addresses")
@@ -87,6 +98,7 @@ class Pseudonyms:
         small = text.lower()
         for form in (form for name in names for form in forms(name)):
             if any(word in small for word in form.words):
+                self.look()
                 text = form.pattern.sub(self._without, text)
         return text
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 FANOUT = 64  # nodes that are asked at a time
 _GRACE = 2  # seconds that each further limit waits for the one inside it
+_SAID = 64 << 10  # bytes of the end of what it wrote
 _TIMED_OUT, _KILLED = 124, 137  # exit codes of timeout(1): it ended the program; the program was killed
 LATE = "it did not answer within the time limit"
 INTERRUPTED = "it was interrupted before it answered"
@@ -128,6 +129,6 @@ def answer(asked: str, out: bytes, errors: bytes, code: int | None, *, late: boo
 def _why(out: bytes, errors: bytes, code: int | None) -> str:
     """With the last line that the program wrote, which is where programs say why they end."""
     ended = "it was killed" if code == _KILLED else "no report came" if code is None else f"no report came, exit code {code}"
-    lines = [line.strip() for line in (errors or out).decode("utf-8", "replace").splitlines()]
+    lines = [line.strip() for line in (errors or out)[-_SAID:].decode("utf-8", "replace").splitlines()]
     said = [line for line in lines if line.isprintable() and _WORD.search(line) and "\ufffd" not in line and not _OF_SRUN.match(line)]
     return f"{ended}: {said[-1][:200]}" if said else ended

@@ -22,7 +22,9 @@ from cudadoctor.sources.keeping import Keeper
 
 # What leads a client to its cluster; a kubeconfig may name programs. As root it goes to a child where nobody else may write what it names.
 _PLACES = ("SSH_AUTH_SOCK", "SLURM_CONF", "KUBECONFIG", "MUNGE_SOCKET")
-_MOST = 24 << 20  # bytes that are kept of what a client prints
+_LISTED = 24 << 20  # bytes that are kept of what a client prints: the pods of a cluster
+_ANSWER = 6 << 20  # of many that run at once: a report or a recording is a tenth of it
+_ERRORS = 64 << 10  # of what one says of its failure
 _FAREWELL = 2.0  # seconds for a client to cancel what it has begun
 
 
@@ -45,7 +47,7 @@ def words_of(options: str) -> list[str]:
 def said(words: Iterable[str], seconds: float, failed: str) -> str:
     """What a program prints. The first word is a path. EngineError, with the last it said of it, where it ends otherwise than well."""
     with closing(Keeper()) as keeper:
-        child = _child("command", list(words), seconds, keeper, talks=False)
+        child = _child("command", list(words), seconds, keeper, most=_LISTED)
         watch([child])
     if child.status != "ok":
         last = child.text("stderr").strip().splitlines()[-1:]
@@ -61,7 +63,7 @@ def side_by_side(commands: dict[str, list[str]], feed: bytes, seconds: float, mo
             while waiting or running:
                 while waiting and len(running) < most:
                     node = waiting.pop(0)
-                    child = _child(node, commands[node], seconds, keeper, talks=True)
+                    child = _child(node, commands[node], seconds, keeper, most=_ANSWER, talks=True)
                     if child.over:
                         over(node, child)
                         continue
@@ -80,13 +82,15 @@ def _one_is_over(running: list[Child]) -> bool:
     return any(child.over for child in running)
 
 
-def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
+def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, most: int, talks: bool = False) -> Child:
     variables = {**inherited.environment(), **inherited.settings_off(".kube")}
     variables.update(
         {name: os.environ[name] for name in _PLACES if name in os.environ and inherited.leads_to_own(os.environ[name], addresses=False)}
     )
     shown = (os.path.basename(words[0]), *words[1:2])
-    return Child(name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=_MOST)
+    return Child(
+        name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=most, errors=_ERRORS
+    )
 
 
 def _feed(pipe: IO[bytes], body: bytes) -> None:
