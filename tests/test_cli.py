@@ -429,10 +429,16 @@ def test_a_closed_stdout() -> None:
     assert (result.code, result.err) == (1, "")
 
 
+def test_completion_without_the_shells_words_lists_the_commands() -> None:
+    result = run("check", variables={"_CUDADOCTOR_COMPLETE": "bash_complete"})
+    assert (result.code, "plain,explain" in result.out) == (0, True)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_a_full_disk() -> None:
+@pytest.mark.parametrize("arguments", [("check", "--replay", host(NOUVEAU)), ("check", "--help")])
+def test_a_full_disk(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:
-        result = finished("check", "--replay", host(NOUVEAU), stdout=full)
+        result = finished(*arguments, stdout=full)
     assert result.code == 2
     assert result.err == "Error: standard output: No space left on device\n"
 

@@ -64,6 +64,16 @@ for _command in COMMANDS:
     cli.add_command(_command)
 
 
+def _run() -> None:
+    try:
+        cli(standalone_mode=False)
+    except OSError:  # Click writes the help itself
+        terminal.deliver()
+        raise
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+
+
 def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
@@ -79,9 +89,7 @@ def main() -> None:
     if "_CUDADOCTOR_COMPLETE" in os.environ:
         setup.complete_alone()
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        _run()
     except terminal.FullError as error:
         terminal.say(f"Error: {error}\n")
         sys.exit(exit_codes.USAGE)

@@ -133,3 +133,5 @@ def complete_alone() -> None:
 
     add_completion_class(Bash)
     add_completion_class(PowerShell)
+    os.environ.setdefault("COMP_WORDS", "cudadoctor")  # a shell sets both; whoever has the variable alone gets the commands
+    os.environ.setdefault("COMP_CWORD", "1")

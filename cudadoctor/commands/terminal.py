@@ -223,6 +223,11 @@ def _write(body: str) -> None:
         _unread = True
 
 
+def deliver() -> None:
+    """Hand over what others wrote to standard output. FullError where it takes no more."""
+    _write("")
+
+
 def unread() -> bool:
     """Whether whoever read standard output has gone."""
     return _unread
