@@ -94,10 +94,49 @@ def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept:
         "Loaded /home/ada/.config/kranich/settings.json\n",
         "/home/ada/miniconda3/envs/kranich/bin/python3: not found\n",
         "open /home/ada/.cache/torch/kranich.pt failed\n",
+        "cd ~/kranich/run\n",
+        "load $HOME/kranich/model.pt\n",
+        'open("/home/ada/Our kranich Files/a.py")\n',
+        '{"path": "\\/home\\/kranich\\/x"}\n',
+        "GET /x?next=%252Fhome%252Fkranich%252Fx\n",
+        "$ python experiments/kranich/train.py\n",
+        "./kranich-v2/run.sh: line 3: x: command not found\n",
+        'File "kranich.py", line 3, in <module>\n',
+        "$ sbatch kranich.sbatch\n",
+        "$ conda activate kranich\n",
+        "(kranich) root@box:~# ls\n",
+        "On branch feature/kranich\n",
+        "Cloning into 'kranich-thesis'...\n",
+        "pod/kranich-train-0 created\n",
+        "docker pull registry.corp.example/kranich/train:latest\n",
+        "fatal: https://gitlab.corp.example/kranich/x.git not found\n",
+        "Author: Ada Kranich\n",
+        'To: "Ada Kranich" <a@b.de>\n',
+        'from_pretrained("kranich/secret-llm")\n',
+        "the password for the cluster is kranich56rh.\n",
+        "login with user ada and pass kranichhz\n",
     ],
 )
 def test_a_token_behind_a_slash_and_a_name_where_programs_put_one_are_gone(text: str) -> None:
     assert not any(word in redacted(text).lower() for word in ("69m64p", "gjte4d", "kranich"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INFO 11-02 12:00:00 [gpu_model_runner.py:1234] x\n",
+        "torch/cuda/memory.py: out of memory\n",
+        "$ python train.py\n",
+        "(base) root# python main.py\n",
+        "$ conda activate base\n",
+        "at ../aten/src/ATen/native/cuda/Loss.cu:94\n",
+        "Copyright (c) 2005-2024 NVIDIA Corporation\n",
+        "the password for the cluster\n",
+        "CUDA 12.4 +cu124 and driver +1\n",
+    ],
+)
+def test_what_programs_say_of_their_own_files_stays(text: str) -> None:
+    assert redacted(text) == text
 
 
 def test_what_is_cut_away_leaves_no_secret_without_its_sign() -> None:

@@ -25,7 +25,7 @@ def known(part: str) -> bool:
 
 def in_list(value: str, pseudonym: Callable[[str], str]) -> str:
     """A list of places, parted by colons, of which the relative ones have pseudonyms: nothing else shows that they are paths."""
-    return PATTERNS.RELATIVE.sub(lambda match: "/".join(_parts(match[0].split("/"), pseudonym)), value)
+    return PATTERNS.RELATIVE.sub(lambda match: relative(match[0], pseudonym), value)
 
 
 def path(whole: str, pseudonym: Callable[[str], str]) -> str:
@@ -33,6 +33,12 @@ def path(whole: str, pseudonym: Callable[[str], str]) -> str:
     if whole.split("/", 2)[1] in SYSTEM and not PATTERNS.NOT_SYSTEM.match(whole):
         return whole
     return "/".join(_parts(whole.split("/"), pseudonym))
+
+
+def relative(whole: str, pseudonym: Callable[[str], str]) -> str:
+    """The same of a path from the folder in which somebody was; of a package's own, as tracebacks name it, all stays."""
+    first, *more = whole.split("/")
+    return whole if more and PATTERNS.SOFTWARE.fullmatch(first) else "/".join(_parts([first, *more], pseudonym))
 
 
 def of_windows(whole: str, separator: str, pseudonym: Callable[[str], str]) -> str:

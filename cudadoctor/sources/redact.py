@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import names_in_evidence, private_paths
 from cudadoctor.sources.decoding import json_object
 from cudadoctor.sources.names_in_evidence import Names, keeps
-from cudadoctor.sources.sensitive import GONE, Pseudonyms, TooLongError
+from cudadoctor.sources.sensitive import GONE, Pseudonyms, TooLongError, clock
 from cudadoctor.sources.vocabulary import ITEMS, PATTERNS
 
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
@@ -167,7 +166,7 @@ class Redactor:
     def item(self, item: Item) -> Item:
         """Without what names anybody; and without its words where to find that takes longer than any machine's words do."""
         size = len(item.stdout or "") + len(item.stderr or "")
-        self.pseudonyms.until = time.thread_time() + _LEAST_TIME + _TIME * size
+        self.pseudonyms.until = clock() + _LEAST_TIME + _TIME * size
         try:
             return self._item(item)
         except TooLongError:
@@ -223,6 +222,8 @@ def _decoded(text: str, redact: Callable[[str], str]) -> str:
     if "%" not in text:
         return text
     words = {match.group() for match in PATTERNS.ENCODED.finditer(text)}
+    if any("%25" in word for word in words):  # encoded twice: what no program of ours is shown by
+        text = PATTERNS.ENCODED.sub(lambda match: match.group() if "%25" not in match.group() else GONE, text)
     plain = {word: unquote(word) for word in sorted(words) if "%2f" in word.lower() or "%5c" in word.lower()}
     lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())
     for code, each in plain.items():

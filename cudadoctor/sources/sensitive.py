@@ -25,6 +25,9 @@ _DRAWN = 12  # characters of a word drawn by lot
 _CHANGES = 0.38
 
 
+clock = getattr(time, "thread_time", time.process_time)  # seconds of CPU; Python 3.6 has no thread's own
+
+
 class TooLongError(Exception):
     """Names and secrets cannot be taken out of a text in the time that it may take."""
 
@@ -52,6 +55,7 @@ class Pseudonyms:
             "person": lambda name: name if name.lower() in USERS else self.user(name),
             "machine": lambda name: name if name.lower() in USERS else self.host(name),
             "path": lambda path: private_paths.path(path, partial(self.of, "dir")),
+            "relative": lambda path: private_paths.relative(path, partial(self.of, "dir")),
             "drawn": lambda word: self.gone(word) if drawn_by_lot(word) else word,
             "blank": lambda text: " " * len(text),
             "cut": lambda _: "",
@@ -80,7 +84,7 @@ class Pseudonyms:
 
     def look(self) -> None:
         """TooLongError where the time is over."""
-        if time.thread_time() > self.until:
+        if clock() > self.until:
             raise TooLongError
 
     # ------------------------------------------------------------ a text
