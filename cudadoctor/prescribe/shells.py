@@ -113,7 +113,8 @@ def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, s
         value = values.get(found[1])
         if value is None or isinstance(value, Script):
             return words.get(found[1], "(not known)")
-        return " ".join(each(value))
+        in_code = template[: found.start()].count("`") % 2
+        return (" " if in_code else ", ").join(each(value))
 
     return PLACEHOLDER.sub(put, template)
 
