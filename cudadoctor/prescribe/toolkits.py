@@ -94,12 +94,28 @@ def _by_variable(variable: str, key: str) -> Condition:
 GCC_OF_AMAZON = 11
 
 
+# The first releases with glibc 2.41, whose cospi, sinpi and others CUDA 12.9 and older declare otherwise, whatever the compiler.
+# Source: https://github.com/NVIDIA/cuda-samples/issues/378, https://github.com/JustVugg/colibri/pull/630, https://repology.org/project/glibc
+_LIBC_2_41 = {"fedora": (42,), "debian": (13,), "ubuntu": (25, 4)}
+_ROLLING = ("arch", "manjaro", "cachyos", "endeavouros", "opensuse-tumbleweed")
+_LAST_OF_CUDA_12 = 14  # the newest gcc that CUDA 12.9 accepts
+
+
+def _libc_too_new(case: Case) -> bool:
+    system = case.system
+    first = _LIBC_2_41.get(system.id or "")
+    version = tuple(int(part) for part in re.findall(r"\d{1,4}", system.version or ""))
+    newer = system.id in _ROLLING or (first is not None and version >= first)
+    return newer and int(frameworks.newest_gcc(case) or _LAST_OF_CUDA_12 + 1) <= _LAST_OF_CUDA_12
+
+
 def _gcc_packaged(case: Case) -> bool:
-    """Whether the distribution may have an older gcc beside its own: RHEL 10 begins with gcc-toolset-15, Amazon Linux has gcc 11 and 14.
+    """Whether the distribution may have an older gcc beside its own that serves: RHEL 10 begins with gcc-toolset-15, Amazon has 11 and 14.
 
     Source: RHEL 10.1 release notes, https://docs.aws.amazon.com/linux/al2023/ug/c-cplusplus.html
     """
-    return not (case.system.family == "rhel" and (case.system.id == "amzn" or int(case.system.major or 9) >= 10))
+    without = case.system.family == "rhel" and (case.system.id == "amzn" or int(case.system.major or 9) >= 10)
+    return not without and not _libc_too_new(case)
 
 
 def _of(name: str) -> Condition:
@@ -112,6 +128,7 @@ def _kept_by(name: str) -> Condition:
 
 CONDITIONS: dict[str, Condition] = {
     "gcc-packaged": _gcc_packaged,
+    "libc-too-new": _libc_too_new,
     "own-gcc-fits": lambda case: case.system.id == "amzn" and int(frameworks.newest_gcc(case) or 0) >= GCC_OF_AMAZON,
     "pip-refused": pip.refused,
     "libcuda-on-disk": _libcuda_on_disk,
