@@ -193,7 +193,7 @@ def branch_words(need: Need, knowledge: Knowledge) -> str:
     if need.high is not None:
         return f"branch {need.high}, the last that drives this GPU"
     if need.low is not None:
-        return f"branch {_low(need)} or newer (the newest is {knowledge.newest_branch})"
+        return f"branch {_low(need)} or newer, up to {knowledge.newest_branch}"
     return f"a current branch (the newest is {knowledge.newest_branch})"
 
 
