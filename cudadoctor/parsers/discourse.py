@@ -53,6 +53,7 @@ _LISTS = (*_CALM, *_OF_TIME, "harms", "hypothetical", "too", "others", "own", "g
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\{\"|\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. )"
     r"|^\s{0,3}(?:File \"|Traceback |\$ |# \S|NVRM: )"
+    r"|^(?:import \w[\w.]{0,80}(?: as \w{1,40})?\s{0,4}$|from [\w.]{1,80} import |(?:def|class) \w{1,80}[(:]|@\w|print\()"
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
     r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
     r"|^\s{0,3}(?:\([^)\n]{1,60}\) )?\[?(?:(?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)[ :\[]{1,3})?"

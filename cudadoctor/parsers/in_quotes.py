@@ -159,7 +159,9 @@ class InQuotes:
             return False
         if self._own.search(said):
             return True
-        return not (_LISTED.match(near.above) or near.below[:1].islower()) and around().tale and around().paragraphs <= 1
+        introduced = near.above.rstrip().endswith((":", "：")) and not self._guide.search(near.above)
+        alone = not (_LISTED.match(near.above) or near.below[:1].islower())
+        return alone and (around().tale or introduced) and around().paragraphs <= 1
 
     def _is_paragraph(self, near: Beside, around: Callable[[], Around]) -> bool:
         """Whether what is beside a quoted line leaves it to itself, or is somebody's own tale; and neither asks nor tells what it means,
