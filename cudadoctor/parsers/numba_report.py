@@ -19,9 +19,10 @@ _LINES: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
     ("driver_cuda", lazy(r"^\s{0,8}CUDA Driver Version\s{0,60}: (\d{1,2}\.\d{1,2}|\d{4,5})\b"), lambda text: CudaVersion(_dotted(text))),
     ("runtime", lazy(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (\d{1,2}\.\d{1,2})\b"), ToolkitVersion),
     ("initialised", lazy(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (True|False)"), "True".__eq__),
+    ("located", lazy(r"^\s{0,12}Located at [A-Za-z]:\\[^\n]{0,80}\\CUDA\\v(\d{1,2}\.\d{1,2})\\"), ToolkitVersion),
     ("implementation", lazy(r"^\s{0,8}CUDA Target Implementation\s{0,60}: ([\w-]{2,20})"), str),
 )
-_PLACES = {"numba": "line", "runtime": "runtime_line"}  # fields whose line is kept too
+_PLACES = {"numba": "line", "runtime": "runtime_line", "located": "located_line"}  # fields whose line is kept too
 _FINDING = lazy(r"^\s{0,12}Finding (?P<name>nvvm|libdevice|cudart|cudadevrt|nvrtc|driver)\b")
 _WRONG = lazy(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Could not)|not found|No such file")
 _REACH = 8  # lines below `Finding nvvm` within which its outcome stands
@@ -47,7 +48,7 @@ def parse(text: Text) -> Output:
 
 
 def _said(line: str, number: int) -> dict[str, Any]:
-    for field, form, read in _LINES if ": " in line else ():
+    for field, form, read in _LINES if ": " in line or "Located at" in line else ():
         found = form.match(line)
         if found is not None:
             return {field: read(found[1]), **({_PLACES[field]: number} if field in _PLACES else {})}

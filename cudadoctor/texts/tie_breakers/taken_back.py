@@ -14,11 +14,11 @@ from cudadoctor.inventory.rungs import below
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import GPU_LAYERS, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, SMI, SMI_DETAILS
+from cudadoctor.model.values import COMPUTED, CONTAINER_MARKS, FRAMEWORKS, KERNEL, NUMBA_REPORT, SMI, SMI_DETAILS
 from cudadoctor.parsers.attempts import Prompt
 from cudadoctor.parsers.launches import BY_HAND_ELSEWHERE
 from cudadoctor.texts.tie_breakers.case import Case
-from cudadoctor.texts.tie_breakers.toolkit import gpus_named
+from cudadoctor.texts.tie_breakers.toolkit import gpus_named, looks_in_old_folders
 
 # What a program without a GPU says, also where it is to run without one.
 _WITHOUT_GPU = frozenset(
@@ -31,7 +31,7 @@ _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bo
 _NO_MODULE, _NOT_BUILT, _MISMATCH = "driver-module-missing-for-kernel", "driver-build-failed", "driver-version-mismatch"
 _OF_A_KERNEL = frozenset((_NO_MODULE, _NOT_BUILT))
 _NO_HEADERS = lazy(r"kernel-devel-uname-r|headers for kernel")
-_CPU_BUILD = "framework-cpu-build"
+_CPU_BUILD, _NO_TOOLKIT = "framework-cpu-build", "toolkit-missing"
 _OF_SOME_GPU = "framework-lacks-gpu-arch"  # PyTorch warns of each GPU that it cannot use, and goes on on the others
 _NO_RUNTIME, _NO_LIBCUDA = "container-toolkit-missing", "libcuda-missing"
 _OF_ENGINE = (_NO_RUNTIME, "container-hook-failed")  # the same for all containers
@@ -70,6 +70,8 @@ def standing(case: Case) -> list[Clue]:
     gone |= {_OF_OLD_GPUS} if _all_new(case) else set()
     gone |= _ON_LOGIN_NODES if _scheduler_gave(case) else set()
     gone |= {_FABRIC} if _without_switch(case) else set()
+    report = case.facts.value(NUMBA_REPORT)
+    gone |= {_NO_TOOLKIT} if report is not None and looks_in_old_folders(report) else set()
     gone |= {_ROWS} if _nothing_to_remap(case) else set()
     gone |= _OF_A_KERNEL if case.stated(_MISMATCH) and any("lxc" in mark for mark in case.facts.value(CONTAINER_MARKS) or ()) else set()
 

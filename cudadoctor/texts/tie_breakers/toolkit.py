@@ -321,13 +321,23 @@ def numba_against_toolkit(case: Case) -> Iterator[Clue]:
         yield finding(NUMBA_MISMATCH, lines[:1], older[0].quotes, version=older[0].version.text, minimum=oldest.text)
 
 
+def looks_in_old_folders(report: NumbaReport) -> bool:
+    """Whether Numba finds parts of CUDA 13 on Windows and cannot open its NVVM, which lies in another folder than in CUDA 12.
+
+    https://github.com/NVIDIA/numba-cuda/pull/397
+    """
+    return "nvvm" in report.missing and report.located is not None and report.located.major >= 13
+
+
 def numba_report(case: Case) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
     fact = case.facts.there(NUMBA_REPORT)
     if fact is None or case.settled:
         return
     report, kept = fact.need(), _own_target_is_older(fact.need(), case)
-    if kept is not None:
+    if looks_in_old_folders(report):
+        yield finding(NUMBA_OLD, fact.line_of(report.located_line), fact.some()[-1:])
+    elif kept is not None:
         yield finding(NUMBA_OLD, kept, fact.line_of(report.runtime_line))
     elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
         shown = (*fact.line_of(report.runtime_line), *fact.some()[:1])
