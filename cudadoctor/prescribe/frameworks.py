@@ -145,11 +145,13 @@ def _cudnn_wheel(case: Case) -> tuple[str, str] | None:
     return next(((one.removeprefix(name), version) for one, version in _listed(case).items() if one.startswith(f"{name}cu")), None)
 
 
-def python_headers(case: Case) -> str:
+def python_headers(case: Case) -> str | None:
     """The package of Python's headers. RHEL names those of the releases beside its own by their number, from 3.11 on."""
     release, family = case.value("system_python"), case.system.family
     if family in ("debian", "ubuntu"):
         return f"python{release or 3}-dev"
+    if family is None:
+        return None
     own = release is None or int(release.split(".")[1]) < 11 or (release == "3.12" and (case.system.version or "").startswith("10"))
     return "python3-devel" if own or family != "rhel" else f"python{release}-devel"
 
