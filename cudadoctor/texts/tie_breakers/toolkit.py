@@ -183,11 +183,8 @@ def rejected_architecture(case: Case) -> Iterator[Clue]:
     elif shown:
         yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
     else:
-        # Where neither GPU nor toolkit is named the list may be old, or the GPU is.
-        basis: Basis = "derived" if gpus or newer is not None or last is None else "suspected"
-        shown = (*(newer.quotes if newer is not None else ()), *(gpus[0].quotes if gpus else ()))
-        for cause in (STALE,) if basis == "derived" else (STALE, DROPPED):
-            yield finding(cause, lines[:1], shown, basis=basis, values={"architecture": name})
+        other = gpus[0].quotes if gpus else ()
+        yield finding(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
 
 
 def _not_dropped(last: ToolkitVersion | None, case: Case) -> bool:
