@@ -178,8 +178,8 @@ def test_toolkit_and_numba_for_gpu_and_driver(capability: str, driver: str, whee
 def test_the_numbers_of_the_steps_go_on_behind_the_fix() -> None:
     out = run("fix", "--suggest", "--replay", str(HOSTS / "seed-gt740m-nouveau")).out
     fix, rest = out.split("The rest of the way to a running kernel")
-    assert "  6. Check the machine again." in fix
-    assert "  7. Install Numba with the toolkit of CUDA 11.4." in rest
+    assert "  5. Check the machine again." in fix
+    assert "  6. Install Numba with the toolkit of CUDA 11.4." in rest
     assert "cudatoolkit=11.4" in rest
 
 

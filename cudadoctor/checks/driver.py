@@ -144,15 +144,15 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def built_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The same from a text, and where nouveau took the GPU meanwhile: DKMS or a package has the module for other kernels only, and nothing
     shows the driver at work."""
-    built = [*_of_dkms(facts), *_of_packages(facts)]
+    known = facts.value(PCI)
+    drivers = {_plain(gpu.driver) for gpu in known.nvidia_gpus if gpu.driver is not None} if known is not None else set()
+    taken = bool(drivers) and drivers <= set(NOUVEAU)
+    built = [entry for entry in (*_of_dkms(facts), *_of_packages(facts)) if taken or entry[0].origin == "text"]
     base = built[0][0] if built else facts[DKMS]
-    if not built or elsewhere(facts, base) is not None:
+    if not built or elsewhere(facts, base) is not None or not (taken or driver_is_out(facts, base)):
         return
     bus, nvml, smi = told(facts, PCI, base), told(facts, NVML, base), told(facts, SMI, base)
-    drivers = {_plain(gpu.driver) for gpu in gpus(facts) if gpu.driver is not None} if bus is not None else set()
-    if not drivers and (base.origin != "text" or not driver_is_out(facts, base)):
-        return
-    held = bus is not None and (not gpus(facts) or not drivers <= set(NOUVEAU))
+    held = bus is not None and not taken and (not gpus(facts) or any(gpu.driver is not None for gpu in gpus(facts)))
     if held or (nvml is not None and nvml.code == 0) or (smi is not None and smi.gpus):
         return
     kernel = facts[KERNEL]

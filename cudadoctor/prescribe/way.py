@@ -84,7 +84,7 @@ def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
         return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
     if fix is not None and case.root.layer in _BELOW_TOOLKIT and case.root.layer not in _OF_A_GPU:
         names = case.driver.packages
-        installs = any(name in (step.shell or "") for step in fix.steps for name in names)
+        installs = any(name in (step.shell or "") for step in fix.steps for name in (*names, "ubuntu-drivers install"))
         there = max(filter(case.need.fits, installed_branches(case)), default=None)
         if there is not None and not installs:
             return Leg(stage="driver", state="by-the-fix", text=f"branch {there}, which is installed"), there
