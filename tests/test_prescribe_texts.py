@@ -23,6 +23,12 @@ SLOW = "RuntimeError: CUDA error: the launch timed out and was terminated\n"
 WSL = "I run it in WSL2, Ubuntu 22.04.\n" + SLOW
 
 
+TABLE = (
+    "| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |\n"
+    "|   0  NVIDIA GeForce RTX 4090        Off |   00000000:01:00.0 Off |                  Off |\n"
+)
+
+
 def steps(text: str) -> str:
     found = report(text).prescription
     assert found is not None
@@ -288,3 +294,26 @@ def test_a_driver_that_is_too_old_for_pytorch_keeps_its_place_beside_another_whe
     assert re.search(
         r"pip install --force-reinstall 'torch[^ ]*' torchvision --index-url https://download.pytorch.org/whl/cu12\d", steps(text)
     )
+
+
+@pytest.mark.parametrize(
+    ("called", "printed"),
+    [
+        (".venv/bin/python", ".venv/bin/python -m pip"),
+        ("~/venv/bin/python", '"$HOME"/venv/bin/python -m pip'),
+        ("$HOME/venv/bin/python", '"$HOME"/venv/bin/python -m pip'),
+        ("conda run -n ml python", "conda run -n ml python -m pip"),
+        ("python3.11", "python3.11 -m pip"),
+        ("../../tmp/evil/bin/python", "python3 -m pip"),
+        ("-x/bin/python", "python3 -m pip"),
+        ("~/../evil/bin/python", "python3 -m pip"),
+        ("a;reboot/bin/python", "python3 -m pip"),
+        ("/tmp/evil/bin/python", None),
+    ],
+)
+def test_the_interpreter_that_was_called_is_the_one_that_gets_the_packages(called: str, printed: str | None) -> None:
+    text = f"$ {called} train.py\nAssertionError: Torch not compiled with CUDA enabled\n$ nvidia-smi\n{TABLE}"
+    prescription = report(text).prescription
+    assert prescription is not None
+    found = [step.shell for step in prescription.steps if step.shell and "pip install" in step.shell]
+    assert [printed is not None and (shell or "").startswith(printed) for shell in found] == ([True] if printed is not None else [])

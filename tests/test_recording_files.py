@@ -141,7 +141,7 @@ def test_what_no_probe_says_is_not_read(tmp_path: Path) -> None:
     recording.write(evidence.completed((longer,)), str(tmp_path / "r"))
     read = recording.read(str(tmp_path / "r")).get("ladder")
     assert read is not None
-    assert len((read.stdout or "").encode()) == 8 << 20
+    assert len(read.stdout or "") == (8 << 20) - len("\U0001f600".encode()) + len("?")
     assert read.dropped_bytes == len((longer.stdout or "").encode()) - (8 << 20)
     assert not read.whole
 
@@ -184,3 +184,12 @@ def test_a_last_line_longer_than_any_workers_is_not_taken_apart(monkeypatch: pyt
     long = b'{"a":[' + b"[]," * (1 << 19) + b"[]]"
     assert recording._lost(entry, long + b"}\n") == 0
     assert recording._lost(entry, long + b"\n") == 1
+
+
+def test_of_many_remarks_as_many_are_read_as_anybody_reads(tmp_path: Path) -> None:
+    """A head of 3.6 MB with a remark in every four bytes took two minutes to redact."""
+    recording.write(EVIDENCE, str(tmp_path / "r"))
+    head = json.loads((tmp_path / "r" / recording.MEMBER).read_bytes())
+    head["origin"]["remarks"] = ["a" * 2000] * 1000
+    (tmp_path / "r" / recording.MEMBER).write_text(json.dumps(head))
+    assert sum(map(len, recording.read(str(tmp_path / "r")).remarks)) <= 200_000

@@ -58,13 +58,13 @@ def _of_folder(path: str) -> Iterator[Piece]:
     except OSError as error:  # the working directory was deleted
         yield Piece(path, why=f"{error.strerror}")
         return
-    recordings: list[str] = []
+    recordings: set[str] = set()  # and what lies in them
     while waiting:
         folder = waiting.pop()
         if os.path.isfile(os.path.join(folder, recording.MEMBER)):
             yield Piece(folder, recording=folder)
-            recordings.append(os.path.join(folder, ""))
-        of_recording = os.path.join(folder, "").startswith(tuple(recordings))
+            recordings.add(folder)
+        of_recording = folder in recordings
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
@@ -78,7 +78,9 @@ def _of_folder(path: str) -> Iterator[Piece]:
                 yield from (piece for piece in _of_file(entry.path) if not of_recording or _is_no_note(piece))
             elif not os.path.realpath(entry.path).startswith(within) or not os.path.isfile(entry.path):  # `latest` is read by its own name
                 yield Piece(entry.path, why=_NO_FILE)
-        waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+        below = [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+        recordings.update(below if of_recording else ())
+        waiting += below
 
 
 def _of_file(path: str) -> Iterator[Piece]:
@@ -100,8 +102,9 @@ def _of_file(path: str) -> Iterator[Piece]:
     for name, member in (*held.earlier, *held.members.items()):
         piece = Piece(f"{path}:{name}", body=member)
         yield from [piece] if not recordings or _is_no_note(piece) else []
+    there = frozenset(held.names)
     for name, target in held.links.items():
-        if _is_report(name) and target not in held.names:
+        if _is_report(name) and target not in there:
             yield Piece(f"{path}:{name}", why=_NO_FILE)
     for name in held.names:
         if _ends(name, *_PACKED, *_ARCHIVES):

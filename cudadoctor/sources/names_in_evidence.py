@@ -20,6 +20,7 @@ from cudadoctor.sources.sensitive import GONE
 from cudadoctor.sources.vocabulary import GROUPS, ITEMS, PATTERNS, USERS, WORDS, forms
 
 MOST_NAMES = 1000  # of one kind
+_MOST_SEARCHED = 200_000_000  # characters of technical texts that are gone through for names with signs in them
 _MOST_PLACES = 1000  # at which it is looked whether a name stands there by itself
 
 
@@ -40,6 +41,7 @@ class Names:
         self.technical, self.lower = technical, technical.lower()
         self._words = frozenset(re.findall(r"[a-z0-9]+", self.lower))
         self._known: dict[str, bool] = {}
+        self._left = _MOST_SEARCHED
 
     def distinct(self, kind: str) -> set[str]:
         return {name for name in _longest(self.of[kind]) if not self._is_ordinary(name)}
@@ -55,14 +57,18 @@ class Names:
     def _is_ordinary(self, name: str) -> bool:
         word = name.lower()
         if word not in self._known:
-            self._known[word] = len(word) < 3 or word in WORDS or self._is_technical(word)
+            self._known[word] = len(word) < 3 or word in WORDS or self.is_technical(word)
         return self._known[word]
 
-    def _is_technical(self, word: str) -> bool:
-        """Whether it stands in the technical texts between letters and digits of no other word. A part of very many words is a name."""
-        if re.fullmatch("[a-z0-9]+", word):
-            return word in self._words
-        at = self.lower.find(word)
+    def is_technical(self, word: str) -> bool:
+        """Whether it stands in the technical texts between letters and digits of no other word. A part of very many words is a name, and so
+        is what would be looked for when very much was."""
+        word = word.lower()
+        parts = re.findall("[a-z0-9]+", word)
+        if parts == [word] or not self._words.issuperset(parts):
+            return parts == [word] and word in self._words
+        self._left -= len(self.lower)
+        at = self.lower.find(word) if self._left > 0 else -1
         for _ in range(_MOST_PLACES):
             if at < 0:
                 return False
@@ -114,7 +120,7 @@ def of(evidence: Evidence) -> Names:
         "host": {name for host in names.of["host"] for name in _host_names(host)},
         "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2},
         "group": {name for name in names.of["group"] - users - GROUPS if not name.isdigit() and PATTERNS.SERVICES.match(name) is None},
-        "secret": {secret for secret in names.of["secret"] if secret not in names.technical},
+        "secret": {secret for secret in names.of["secret"] if not names.is_technical(secret)},
     }
     return names
 

@@ -329,6 +329,7 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
 _HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stands in a file whose content was lost
 
 
+_MOST_REMARKS, _LONGEST_REMARK = 200, 1000  # the doctor makes a few, of a line each
 _LINE = 1 << 20  # bytes of a worker's line
 
 
@@ -374,6 +375,7 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         return body
 
     items, origin = [], _fields(head.origin, RecordedOrigin)
+    origin["remarks"] = tuple(remark[:_LONGEST_REMARK] for remark in origin["remarks"][:_MOST_REMARKS])
     for recorded in head.evidence:
         streams = stream(recorded.stdout), stream(recorded.stderr)
         item, lost = _item(recorded, *streams), _lost(recorded, *streams)

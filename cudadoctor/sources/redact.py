@@ -26,6 +26,7 @@ from cudadoctor.sources.vocabulary import ITEMS, PATTERNS
 
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
 LONGEST, MOST = 2 << 20, 3 << 20  # characters of one output, and of all, that a redacted recording keeps
+_WHOLE = 30.0  # seconds of CPU for one recording
 _LEAST_TIME, _TIME = 0.5, 2e-5  # seconds of CPU for one piece, and for each of its characters: five times what most texts take
 _ESCAPED = re.compile(r"(\\[ntr])")
 
@@ -46,6 +47,7 @@ class Redactor:
         self.pseudonyms, self.names = Pseudonyms(), names
         self.withheld = self.variables = 0
         self.left_out: list[str] = []
+        self.over = clock() + _WHOLE
         made = self.pseudonyms
         self.everywhere = (
             (_any_of(names.of["secret"], loose=True), made.gone),
@@ -70,10 +72,10 @@ class Redactor:
         text = self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
         return self.pseudonyms.hidden(text, "paths")
 
-    @staticmethod
-    def replaced(text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
+    def replaced(self, text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
         for pattern, pseudonym in parts:
             if pattern is not None:
+                self.pseudonyms.look()
                 text = pattern.sub(lambda match, pseudonym=pseudonym: pseudonym(match.group()), text)  # type: ignore[misc]
         return text
 
@@ -166,7 +168,7 @@ class Redactor:
     def item(self, item: Item) -> Item:
         """Without what names anybody; and without its words where to find that takes longer than any machine's words do."""
         size = len(item.stdout or "") + len(item.stderr or "")
-        self.pseudonyms.until = clock() + _LEAST_TIME + _TIME * size
+        self.pseudonyms.until = min(self.over, clock() + _LEAST_TIME + _TIME * size)
         try:
             return self._item(item)
         except TooLongError:

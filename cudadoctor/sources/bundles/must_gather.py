@@ -30,6 +30,9 @@ MOST_NODES = 128
 MOST_UNPACKED = 512 * MIB  # bytes of all bug reports
 
 
+_MOST_SAID = 40  # remarks of one archive, which every node repeats
+
+
 def is_gather(names: list[str]) -> bool:
     return any(mark in name.rpartition("/")[2] for name in names for mark in _MARKS)
 
@@ -51,7 +54,8 @@ def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
     if len(nodes) > MOST_NODES:
         said.append(f"{len(nodes)} nodes are in it; the first {MOST_NODES} by name were read.")
         nodes = nodes[:MOST_NODES]
-    return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), tuple(said)) for node in nodes)
+    remarks = (*said[:_MOST_SAID], *([f"and {len(said) - _MOST_SAID} more of the kind"] if len(said) > _MOST_SAID else []))
+    return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), remarks) for node in nodes)
 
 
 def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> Iterator[tuple[str, Evidence]]:
