@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: half as many again as there are processors, for much of the time goes by in waiting for children and their limits."""
-    return (os.cpu_count() or 1) * 3 // 2
+    """`-n auto`: two more than there are processors, for much of the time goes by in waiting for children and their limits."""
+    return (os.cpu_count() or 1) + 2
 
 
 def _plain_surroundings() -> None:
