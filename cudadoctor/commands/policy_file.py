@@ -98,8 +98,6 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         own = os.path.basename(path) == OWN
         if not os.path.lexists(path) or not (own or os.path.isfile(path)):
             continue
-        if own and not os.path.isfile(path):
-            raise PolicyError(f"{path}: it is no plain file")
         try:
             project = "" if own else plain_files.text(path, _LARGEST_PROJECT).replace("\0", "")
         except PermissionError:  # most likely somebody's project that does not concern us
@@ -114,6 +112,8 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
             said = "a policy that nobody named counts only where no other user decides what is in it"
             refused = f"{path} was not read: {said}. It {by}: name it with --policy."
             return None, None, refused
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for whoever writes to it
+            raise PolicyError(f"{path}: it is no plain file")
         try:
             table = _table(path, _text(path))
         except PolicyError:
@@ -127,7 +127,10 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
 
 def _of_a_stranger(path: str) -> str | None:
     """Whether another user than this one and root has it. Git asks the same of a repository (safe.directory)."""
-    strange = hasattr(os, "geteuid") and os.stat(path).st_uid not in (0, os.geteuid())
+    try:
+        strange = hasattr(os, "geteuid") and os.stat(path).st_uid not in (0, os.geteuid())
+    except OSError:  # a link that leads nowhere: reading it says so
+        return None
     return "belongs to another user" if strange else None
 
 
