@@ -28,6 +28,7 @@ MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more ar
 LONGEST, MOST = 2 << 20, 3 << 20  # characters of one output, and of all, that a redacted recording keeps
 _WHOLE = 30.0  # seconds of CPU for one recording
 _LEAST_TIME, _TIME = 0.5, 2e-5  # seconds of CPU for one piece, and for each of its characters: five times what most texts take
+_SHORT = 80  # characters of what is not looked through a second time
 _ESCAPED = re.compile(r"(\\[ntr])")
 
 
@@ -47,6 +48,7 @@ class Redactor:
         self.pseudonyms, self.names = Pseudonyms(), names
         self.withheld = self.variables = 0
         self.left_out: list[str] = []
+        self._seen: dict[tuple[str, bool, bool], str] = {}  # words that workers repeat in line after line
         self.over = clock() + _WHOLE
         made = self.pseudonyms
         self.everywhere = (
@@ -64,6 +66,15 @@ class Redactor:
     # ------------------------------------------------------------ texts
     def text(self, text: str, *, named: bool = True, people: bool = True) -> str:
         """`named`: the text speaks of people. `people`: what is written ada@crunch7 in it is one."""
+        if len(text) > _SHORT:
+            return self._text(text, named=named, people=people)
+        asked = (text, named, people)
+        if asked not in self._seen:
+            self._seen[asked] = self._text(text, named=named, people=people)
+        return self._seen[asked]
+
+    def _text(self, text: str, *, named: bool, people: bool) -> str:
+        self.pseudonyms.look()
         text = _decoded(text, lambda plain: self.text(plain, named=named, people=people))
         text = self.pseudonyms.text(self.replaced(text, self.everywhere[:1]))
         if people:

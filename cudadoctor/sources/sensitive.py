@@ -102,7 +102,8 @@ class Pseudonyms:
         small = text.lower()
         for form in (form for name in names for form in forms(name)):
             if any(word in small for word in form.words):
-                self.look()
+                if len(text) > _LONG:
+                    self.look()
                 text = form.pattern.sub(self._without, text)
         return text
 
