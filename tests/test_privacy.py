@@ -551,7 +551,7 @@ def test_what_names_nobody_stays(line: str) -> None:
     assert line in text
 
 
-@pytest.mark.parametrize("unit", ["cookie=~/", "cookie ~/ ", "authorization: /usr/ ", "cookie xx ", "passphrase -x ", "ipa-"])
+@pytest.mark.parametrize("unit", ["cookie=~/", "authorization: /usr/ ", "ipa-"])
 def test_what_is_no_value_after_all_is_not_read_to_the_end_of_the_line_at_each_name(unit: str) -> None:
     """The time grew with the square: 70 s for 720 KB."""
 
@@ -561,7 +561,7 @@ def test_what_is_no_value_after_all_is_not_read_to_the_end_of_the_line_at_each_n
         return time.thread_time() - began
 
     taken(100)
-    assert taken(40_000 // len(unit)) < 3 * taken(20_000 // len(unit)) + 0.05
+    assert taken(80_000 // len(unit)) < 3 * taken(40_000 // len(unit)) + 0.05
 
 
 def test_a_whole_line_is_gone_however_long_it_is() -> None:
