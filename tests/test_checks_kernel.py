@@ -350,6 +350,14 @@ def test_nouveau_on_the_second_gpu_only() -> None:
     assert found["nouveau-bound"].subject == f"gpu:{OTHER}"
 
 
+def test_nouveau_took_over_where_the_module_was_built_for_another_kernel() -> None:
+    """Where nobody looked for the module of this kernel it may be there, and what is shown is that nouveau holds the GPU."""
+    built = (Package(name="kmod-nvidia-6.1.0-1.fc42.x86_64", version="580.95.05", line=1),)
+    state = {**make.no_driver(), PCI: make.bus(make.gpu(driver="nouveau")), DRIVER_PACKAGES: built}
+    assert causes(host(state)) == {"driver-module-missing-for-kernel"}
+    assert causes(host(state, unknown=(MODULE_FILES,))) == {"nouveau-bound"}
+
+
 def test_nouveau_loaded_in_a_text() -> None:
     assert causes(text({MODULES: make.modules("nouveau")})) == {"nouveau-bound"}
     assert not causes(text({MODULES: make.modules("nouveau", "nvidia")}))

@@ -419,7 +419,7 @@ def test_an_address_is_no_name_with_a_domain() -> None:
     assert [asking_nodes._short(name) for name in ("10.0.0.1", "gpu1.example", "gpu1")] == ["10.0.0.1", "gpu1", "gpu1"]
 
 
-def test_of_what_a_client_says_of_its_failure_the_end_is_kept(tmp_path: Path) -> None:
+def test_of_what_a_client_says_of_its_failure_the_end_is_kept() -> None:
     """64 nodes that wrote 23 MB each to stderr took 1.5 GB."""
     calling.watch([child := calling._child("n", ["/bin/sh", "-c", "yes | head -c 5000000 >&2; echo last >&2"], 9, None, most=1000)])
-    assert (len(child.buffers["stderr"]) <= 2 * calling._ERRORS, child.text("stderr").split()[-1], child.dropped) == (True, "last", 0)
+    assert (len(child.buffers["stderr"]) <= calling._ERRORS, child.text("stderr").split()[-1], child.dropped) == (True, "last", 0)

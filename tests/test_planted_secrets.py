@@ -137,24 +137,6 @@ def test_a_token_behind_a_slash_and_a_name_where_programs_put_one_are_gone(text:
     assert not any(word in redacted(text).lower() for word in ("69m64p", "gjte4d", "kranich"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "INFO 11-02 12:00:00 [gpu_model_runner.py:1234] x\n",
-        "torch/cuda/memory.py: out of memory\n",
-        "$ python train.py\n",
-        "(base) root# python main.py\n",
-        "$ conda activate base\n",
-        "at ../aten/src/ATen/native/cuda/Loss.cu:94\n",
-        "Copyright (c) 2005-2024 NVIDIA Corporation\n",
-        "the password for the cluster\n",
-        "CUDA 12.4 +cu124 and driver +1\n",
-    ],
-)
-def test_what_programs_say_of_their_own_files_stays(text: str) -> None:
-    assert redacted(text) == text
-
-
 def test_what_is_cut_away_leaves_no_secret_without_its_sign() -> None:
     """Of a long log the end is kept: from the beginning of a line, and of one without a line break from the second word."""
     assert _end("ssword kranich x\nlast\n") == "last\n"
@@ -314,6 +296,15 @@ def test_where_programs_print_a_secret_or_a_name(text: str) -> None:
         "nvidia/cuda:12.4.1-base@sha256:0 python:3.12@x\n",
         "Linux version 6.8.0 and Linux kernels\n",
         "host: x86_64-pc-linux-gnu\nnode: v18.12.1\nserver: 24.0.7\n{'host': 'cuda0'}\n",
+        "INFO 11-02 12:00:00 [gpu_model_runner.py:1234] x\n",
+        "torch/cuda/memory.py: out of memory\n",
+        "$ python train.py\n",
+        "(base) root# python main.py\n",
+        "$ conda activate base\n",
+        "at ../aten/src/ATen/native/cuda/Loss.cu:94\n",
+        "Copyright (c) 2005-2024 NVIDIA Corporation\n",
+        "the password for the cluster\n",
+        "CUDA 12.4 +cu124 and driver +1\n",
     ],
 )
 def test_and_no_other_word(text: str) -> None:

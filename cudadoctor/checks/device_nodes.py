@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from cudadoctor.checks import node_access, traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import variables_of
-from cudadoctor.checks.node_access import CONTROL, FIRST, NVIDIA_MAJOR, UVM, gpu_nodes, needed, opening_quote, refused_nodes, rights
+from cudadoctor.checks.node_access import CONTROL, FIRST, UVM, gpu_nodes, needed, opening_quote, refused_nodes, rights
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -34,6 +34,7 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     LADDER,
     MAJORS,
+    NVIDIA_MAJOR,
     NVIDIA_MODPROBE,
     PCI,
     DeviceNode,

@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     DEVICE_RULES,
     ENVIRONMENT,
     LADDER,
+    NVIDIA_MAJOR,
     USER,
     DeviceNode,
     DeviceNodes,
@@ -33,7 +34,6 @@ from cudadoctor.model.values import (
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 PRELOAD = "LD_PRELOAD"
 LOST = "container-lost-devices"
-NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
 _DYNAMIC = (*range(234, 255), *range(384, 512))  # the numbers that are drawn (the same file)
 _GPU_NODE = lazy(r"/dev/nvidia\d+$")
 

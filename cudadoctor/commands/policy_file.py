@@ -92,7 +92,7 @@ def written(asked: Policy | None) -> str:
 
 # ---------------------------------------------------------------- finding it
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
-    """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
+    """The nearest file with a policy. None that another user has, and as root none that one may write, who would decide what counts."""
     passed_over = None
     for path in _candidates(folder):
         own = os.path.basename(path) == OWN

@@ -27,6 +27,7 @@ class DistributionRow(Row, frozen=True, kw_only=True):
     older_drivers: int | None = None  # of Arch's descendants: it packages from this branch on those that Arch leaves to the AUR
     kernels: dict[str, str] = msgspec.field(default_factory=dict)
     libraries: dict[str, str] = msgspec.field(default_factory=dict)
+    new_libc: str | None = None  # the first release with glibc 2.41
 
 
 class KernelRow(Row, frozen=True, kw_only=True):

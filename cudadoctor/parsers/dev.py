@@ -6,7 +6,17 @@ from functools import partial
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DEVICE_RULES, MAJORS, DeviceNode, DeviceNodes, DeviceRule, DeviceRules
+from cudadoctor.model.values import (
+    DEVICE_NODES,
+    DEVICE_NODES_AFTER,
+    DEVICE_RULES,
+    MAJORS,
+    NVIDIA_MAJOR,
+    DeviceNode,
+    DeviceNodes,
+    DeviceRule,
+    DeviceRules,
+)
 from cudadoctor.parsers.base import Output, Text, parser
 from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import root_command
@@ -98,13 +108,12 @@ _RULE = lazy(
     r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}c (?P<major>\d{1,4}):|dev\d{1,3}: (?:path=)?/dev/nvidia(?:\d{1,2}|ctl)\b)"
 )
 _LETS_IN = lazy(r"^\s{0,8}(?:lxc\.cgroup2?\.devices\.allow\s{0,4}[:=]\s{0,4}(?:a\b|c \*:)|dev\d{1,3}: (?:path=)?/dev/nvidia-uvm\b)").match
-_OF_GPUS = 195  # Documentation/admin-guide/devices.txt of Linux
 _OF_PROXMOX = lazy(r"/etc/pve/lxc/(?P<number>\d{3,9})\.conf\b")
 
 
 def parse_rules(text: Text) -> Output:
     """What an LXC container's configuration lets it open, by number; nothing where it lets in all, or nvidia-uvm by its name."""
-    rules = tuple(DeviceRule(major=int(found["major"] or _OF_GPUS), line=number) for number, found in text.rows(_RULE))
+    rules = tuple(DeviceRule(major=int(found["major"] or NVIDIA_MAJOR), line=number) for number, found in text.rows(_RULE))
     if rules and not any(map(_LETS_IN, text.plain_lines)):
         named = _OF_PROXMOX.findall("\n".join(text.plain_lines[: rules[0].line]))  # the last that is named above
         value = DeviceRules(rules=rules, container=named[-1] if named else None)

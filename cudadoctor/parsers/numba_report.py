@@ -37,14 +37,16 @@ def parse(text: Text) -> Output:
         found = _said(line, number)
         if found:
             state |= found
-            shown.append(number)
+            shown += [number] if "located" not in found else []
         search = _FINDING.match(line)
-        if search is not None and _failed(lines[number : number + _REACH]):
+        failed = _failed(lines[number : number + _REACH]) if search is not None else None
+        if search is not None and failed is not None:
             missing.append(search["name"])
-            shown.append(number)
+            shown.append(number + 1 + failed)
     if state or missing:
+        located = [state["located_line"]] if "located" in state else []
         value = msgspec.structs.replace(NumbaReport(missing=tuple(dict.fromkeys(missing))), **state)
-        yield text.fact(NUMBA_REPORT, value, *(text.quote(number) for number in shown[:6]), whole=False)
+        yield text.fact(NUMBA_REPORT, value, *map(text.quote, (*located, *shown[:6])), whole=False)
 
 
 def _said(line: str, number: int) -> dict[str, Any]:
@@ -60,14 +62,14 @@ def _dotted(version: str) -> str:
     return version if "." in version else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
 
 
-def _failed(below: list[str]) -> bool:
-    """Whether the search whose lines these are ended badly: up to the next one."""
-    for line in below:
+def _failed(below: list[str]) -> int | None:
+    """Where the search whose lines these are ended badly, up to the next one; None where it did not."""
+    for at, line in enumerate(below):
         if _FINDING.match(line) or line.lstrip().startswith("__"):
-            return False
+            return None
         if _WRONG.search(line):
-            return True
-    return False
+            return at
+    return None
 
 
 PARSER = parser(

@@ -241,8 +241,8 @@ CONDITIONS: dict[str, Condition] = {
     "uvm-to-reload": _uvm_to_reload,
     "libraries-not-packaged": _libraries_not_packaged,
     "node-group": _node_group,
-    # Not known to be a container or WSL: services and files in /etc last here.
-    "persistence-possible": lambda case: case.value("lxc") is not None or not (case.get(CONTAINER_MARKS) or case.get(WSL)),
+    # Done on the host, or not known to be a container or WSL: services and files in /etc last here.
+    "persistence-possible": lambda case: bool(case.host) or not (case.get(CONTAINER_MARKS) or case.get(WSL)),
     "newer-driver": lambda case: case.cause.driver in ("newer-branch", "newer-cuda"),
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
     "tegra": lambda case: case.get(TEGRA) is True,

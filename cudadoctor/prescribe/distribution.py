@@ -51,6 +51,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     toolkit: tuple[str, str] | None = None  # the distribution's own package of the newest CUDA, and its folder
     from_nvidia: bool = False  # the driver that is installed came from NVIDIA's repository, which is there
     older_drivers: int | None = None
+    new_libc: bool = False  # glibc 2.41 or newer
     driver: str | None = None  # words, where no package is known
     branch_driver: str | None = None
 
@@ -212,9 +213,14 @@ def _made(
         series_only=repository in row.series_only,
         toolkit=row.toolkit,
         older_drivers=row.older_drivers,
+        new_libc=row.rolling or (row.new_libc is not None and _numbers(version) >= _numbers(row.new_libc)),
         driver=row.driver,
         branch_driver=row.branch_driver,
     )
+
+
+def _numbers(version: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,4}", version or ""))
 
 
 def _of_version(table: Mapping[str, str], version: str | None) -> str | None:

@@ -122,7 +122,7 @@ def _typed(case: Case) -> str | None:
 
 def is_near(interpreter: str | None) -> bool:
     """Whether it is named from the folder in which it was called."""
-    return interpreter is not None and re.match(r"(?!/|\"\$HOME\")\S{1,300}/bin/python", interpreter) is not None
+    return interpreter is not None and "/" in interpreter and interpreter[0] not in '/"'
 
 
 def refused(case: Case) -> bool:

@@ -94,19 +94,13 @@ def _by_variable(variable: str, key: str) -> Condition:
 GCC_OF_AMAZON = 11
 
 
-# The first releases with glibc 2.41, whose cospi, sinpi and others CUDA 12.9 and older declare otherwise, whatever the compiler.
-# Source: https://github.com/NVIDIA/cuda-samples/issues/378, https://github.com/JustVugg/colibri/pull/630, https://repology.org/project/glibc
-_LIBC_2_41 = {"fedora": (42,), "debian": (13,), "ubuntu": (25, 4)}
-_ROLLING = ("arch", "manjaro", "cachyos", "endeavouros", "opensuse-tumbleweed")
 _LAST_OF_CUDA_12 = 14  # the newest gcc that CUDA 12.9 accepts
 
 
 def _libc_too_new(case: Case) -> bool:
-    system = case.system
-    first = _LIBC_2_41.get(system.id or "")
-    version = tuple(int(part) for part in re.findall(r"\d{1,4}", system.version or ""))
-    newer = system.id in _ROLLING or (first is not None and version >= first)
-    return newer and int(frameworks.newest_gcc(case) or _LAST_OF_CUDA_12 + 1) <= _LAST_OF_CUDA_12
+    """The C library's headers and those of the CUDA that is meant do not go together, whatever the compiler."""
+    gcc = frameworks.newest_gcc(case)
+    return case.system.new_libc and gcc is not None and int(gcc) <= _LAST_OF_CUDA_12
 
 
 def _gcc_packaged(case: Case) -> bool:

@@ -19,6 +19,7 @@ from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.conditions import installed_branches
+from cudadoctor.prescribe.driver_values import ubuntu_driver
 from cudadoctor.prescribe.pip import BELOW, in_words, outdated, stack_of, takes
 from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of, render
 
@@ -84,7 +85,8 @@ def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
         return Leg(stage="driver", state="fits", text=f"{version} drives it"), version.major
     if fix is not None and case.root.layer in _BELOW_TOOLKIT and case.root.layer not in _OF_A_GPU:
         names = case.driver.packages
-        installs = any(name in (step.shell or "") for step in fix.steps for name in (*names, "ubuntu-drivers install"))
+        asked = (*names, *([f" {tool}"] if (tool := ubuntu_driver(case)) is not None else []))  # of Ubuntu's tool
+        installs = any(name in (step.shell or "") for step in fix.steps for name in asked)
         there = max(filter(case.need.fits, installed_branches(case)), default=None)
         if there is not None and not installs:
             return Leg(stage="driver", state="by-the-fix", text=f"branch {there}, which is installed"), there

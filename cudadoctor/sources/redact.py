@@ -235,7 +235,7 @@ def _decoded(text: str, redact: Callable[[str], str]) -> str:
     if "%" not in text:
         return text
     words = {match.group() for match in PATTERNS.ENCODED.finditer(text)}
-    if any("%25" in word for word in words):  # encoded twice: what no program of ours is shown by
+    if any("%25" in word for word in words):  # encoded twice, which no diagnosis reads
         text = PATTERNS.ENCODED.sub(lambda match: match.group() if "%25" not in match.group() else GONE, text)
     plain = {word: unquote(word) for word in sorted(words) if "%2f" in word.lower() or "%5c" in word.lower()}
     lines = iter(redact("\n".join(each for each in plain.values() if "%" not in each)).split("\n")) if plain else iter(())

@@ -69,7 +69,7 @@ class NumbaReport(Shown, frozen=True, kw_only=True):
     runtime: ToolkitVersion | None = None
     initialised: bool | None = None
     implementation: str | None = None  # NVIDIA (numba-cuda) | Built-in
-    located: ToolkitVersion | None = None  # the newest toolkit in whose folder of Windows a part was found
+    located: ToolkitVersion | None = None  # the toolkit in whose folder of Windows the last part was found
     located_line: int = 0
     missing: tuple[str, ...] = ()  # libraries that it did not find or could not open
     runtime_line: int = 0

@@ -8,6 +8,8 @@ from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ModuleVersion
 
+NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
+
 
 class DeviceNode(Shown, frozen=True, kw_only=True):
     path: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.node_access import CONTROL, FIRST, NVIDIA_MAJOR, allowed, gpu_nodes, needed
+from cudadoctor.checks.node_access import CONTROL, FIRST, allowed, gpu_nodes, needed
 from cudadoctor.checks.node_access import UVM as MEMORY_NODE
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.withheld import tight
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, DEVICE_RULES, LIMITS, LOADED_DRIVER, SMI, USER, Smi
+from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, DEVICE_RULES, LIMITS, LOADED_DRIVER, NVIDIA_MAJOR, SMI, USER, Smi
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects
 from cudadoctor.texts.tie_breakers.taken_back import NOT_READY
 from cudadoctor.texts.tie_breakers.units import BUSY, UNKNOWN, of_unit

@@ -336,7 +336,7 @@ def numba_report(case: Case) -> Iterator[Clue]:
         return
     report, kept = fact.need(), _own_target_is_older(fact.need(), case)
     if looks_in_old_folders(report):
-        yield finding(NUMBA_OLD, fact.line_of(report.located_line), fact.some()[-1:])
+        yield finding(NUMBA_OLD, fact.lines_with("nvvm:", "nvvm.dll")[:1], fact.line_of(report.located_line))
     elif kept is not None:
         yield finding(NUMBA_OLD, kept, fact.line_of(report.runtime_line))
     elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
