@@ -60,6 +60,8 @@ def driver(case: Case) -> Found:
     yield "kernel", release or Script('"$(uname -r)"')
     if release is None or case.knowledge.placeholder_forms["kernel"].fullmatch(release):
         yield "kernel_headers", _HEADERS_OF_RUNNING.get(case.system.family or "") if release is None else _headers(case, release)
+    of_kernel = _kernel_devel(release or "").partition("-devel-")[0] if case.system.family in ("fedora", "rhel") else None
+    yield "newest_kernel", (of_kernel, f"{of_kernel}-devel") if of_kernel is not None else None
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")

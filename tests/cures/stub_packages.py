@@ -89,6 +89,7 @@ FEDORA = (
     *plain(*FOR_PYTHON),
     Stub(name="kernel-devel", version="6.14.5", release="300.fc42", arch="x86_64"),
     Stub(name="kernel-devel", version="6.15.3", release="200.fc42", arch="x86_64"),
+    Stub(name="kernel", version="6.15.3", release="200.fc42", arch="x86_64"),
 )
 # NVIDIA's own repository for Fedora has these; the recipes say which repository that is.
 OF_NVIDIA = (
@@ -149,9 +150,10 @@ def _rhel_kernels() -> Iterable[Stub]:
     for word, kernel in RHEL_KERNELS.items():
         version, _, rest = kernel.partition("-")
         release = rest.partition("+")[0].removesuffix(".x86_64")
+        own = _KERNELS.get(word, "kernel")
+        yield Stub(name=own, version=version, release=release, arch="x86_64")
         if word != "rhel":
-            name = f"{_KERNELS.get(word, 'kernel')}-devel"
-            yield Stub(name=name, version=version, release=release, arch="x86_64", provides=f"kernel-devel = {version}-{release}")
+            yield Stub(name=f"{own}-devel", version=version, release=release, arch="x86_64", provides=f"kernel-devel = {version}-{release}")
         if word == "amzn-2023":
             yield Stub(name="kernel6.12-modules-extra", version=version, release=release, arch="x86_64")
 
