@@ -65,6 +65,7 @@ _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«
 SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
 _ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
+_FENCE = "```"
 _GAPS = lazy(r"\S {3,}(?=\S)")  # between the columns of a table
 _WORDS = lazy(r"[^\W\d_]{2}")
 _ENDS = lazy(r"[.!?…。！？]\W{0,3}$")  # of a sentence
@@ -238,7 +239,8 @@ class Speech:
         said = self._said(lines, _answers(lines)) if len(lines) <= _LONGEST_DOCUMENT else None
         if said is None or any(said.words[name] for name in ("own", "too", "in_vain", _MET)) or _is_session(lines, messages):
             return False
-        told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in messages}))
+        shown = {*messages, *_fenced(lines)}
+        told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in shown}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
         return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
 
@@ -313,6 +315,12 @@ def _told_lines(lines: Sequence[str], said: _Said) -> Iterator[str]:
             yield line
 
 
+def _fenced(lines: Sequence[str]) -> frozenset[int]:
+    """Indexes of the lines between two fences of Markdown, and of the fences."""
+    fences = [index for index, line in enumerate(lines) if line.lstrip().startswith(_FENCE) and line.count(_FENCE) == 1]
+    return frozenset(index for opens, closes in zip(fences[::2], fences[1::2], strict=False) for index in range(opens, closes + 1))
+
+
 def _answers(lines: Sequence[str]) -> frozenset[int]:
     """What stands right below a prompt is no prose, and what is set off by an indentation and an empty line."""
     found = set()
@@ -363,7 +371,7 @@ def _is_session(lines: Sequence[str], messages: Collection[int]) -> bool:
 
 def _is_frame(line: str) -> bool:
     """What may stand between a command and its output: nothing, a fence, a heading."""
-    return not line.strip() or line.startswith("```") or is_heading(line)
+    return not line.strip() or line.startswith(_FENCE) or is_heading(line)
 
 
 def is_heading(line: str) -> bool:

@@ -18,7 +18,8 @@ _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|s
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
 _KERNEL = lazy(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
 _FIELD = lazy(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
-_ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F ?(version|license) (nvidia(?:[-_](?:current|open|\d{3}))?)$")
+_MODULE = r"(nvidia(?:[-_](?:current|open|\d{3}))?)"
+_ASKED = lazy(rf"(?:sudo )?(?:/s?bin/)?modinfo (?:-F ?(version|license) {_MODULE}$|{_MODULE} ?\| ?grep .{{0,20}}version)")
 # MODULE_LICENSE of open-gpu-kernel-modules, kernel-open/nvidia/nv.c, and of the proprietary modules
 _FLAVOURS: dict[str, Literal["open", "proprietary"]] = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
 _LOOKED_FOR = lazy(r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?name [\"']?\*?nvidia[\w.*-]{0,12}[\"']?(?: ?;|$)")
@@ -73,11 +74,12 @@ def parse_modinfo(text: Text) -> Output:
 
 
 def _asked_for(text: Text) -> Iterator[Fact[Any]]:
-    """`modinfo -F version nvidia` in a paste, or license: the answer is the value alone."""
-    for number, asked, below in text.asked("modinfo -F", _ASKED):
-        answer = below[0].strip() if below else ""
-        if _NUMBER.match(answer) if asked[1] == "version" else answer in _FLAVOURS:
-            file = _described({"filename": (f"{asked[2]}.ko", number), asked[1]: (answer, number + 1)})
+    """`modinfo -F version nvidia` in a paste, or license: the answer is the value alone. Or `modinfo nvidia | grep version`."""
+    for number, asked, below in text.asked("modinfo ", _ASKED):
+        answer, field = below[0].strip() if below else "", asked[1] or "version"
+        answer = answer.removeprefix("version:").strip() if asked[1] is None else answer
+        if _NUMBER.match(answer) if field == "version" else answer in _FLAVOURS:
+            file = _described({"filename": (f"{asked[2] or asked[3]}.ko", number), field: (answer, number + 1)})
             yield text.fact(MODULE_FILES, (file,), text.quote(number, number + 1), whole=False)
 
 
@@ -118,5 +120,5 @@ PARSERS = (
         absent=True,
         wakes=("/nvidia.ko", "/nvidia-current.ko", "find /lib/modules", "find /usr/lib/modules"),
     ),
-    parser("modinfo", parse_modinfo, MODULE_FILES, reads=("modinfo",), wakes=("filename:       /", "vermagic:", "modinfo -F")),
+    parser("modinfo", parse_modinfo, MODULE_FILES, reads=("modinfo",), wakes=("filename:       /", "vermagic:", "modinfo -F", "modinfo nvidia")),
 )

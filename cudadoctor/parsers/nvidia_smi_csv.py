@@ -83,6 +83,6 @@ PARSER = parser(
     wakes=(
         "pcie.link.", "remapped_rows.", "retired_pages.", "clocks_throttle_reasons.", "clocks_event_reasons.", "ecc.errors.",
         "memory.used", "memory.total", "memory.free", "used_gpu_memory", "process_name", "compute_mode", "compute_cap", "display_active",
-        "gpu_recovery_action",
+        "gpu_recovery_action", "driver_version",
     ),
 )  # fmt: skip

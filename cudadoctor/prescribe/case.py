@@ -77,6 +77,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._fact(key)
         return None if isinstance(found, Unknown) else found.value
 
+    def each(self, key: Key[T]) -> tuple[T, ...]:
+        """The value of each fact that says so, where several do."""
+        first, rest = self._fact(key), self.facts.all(key)
+        return () if isinstance(first, Unknown) else tuple(fact.value for fact in (rest or (first,)) if fact.value is not None)
+
     def told(self, key: Key[T]) -> bool:
         return not isinstance(self._fact(key), Unknown)
 

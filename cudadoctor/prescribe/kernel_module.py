@@ -30,6 +30,11 @@ def running(case: Case) -> str | None:
     return kernel.release if kernel is not None else case.value("kernel", "release") or (named["release"] if named else None)
 
 
+def _lies_ready_made(case: Case) -> bool:
+    """Ubuntu's own modules lie beside the kernel's, those that are built here below updates/."""
+    return any(_READY_ON_DISK.search(file.path) for found in case.each(MODULE_FILES) for file in found)
+
+
 def _has_builder(case: Case) -> bool:
     return any(case.forms["packages"]["builder"].search(package.name) for package in case.packages)
 
@@ -127,7 +132,7 @@ def _built(case: Case) -> tuple[DkmsEntry, ...]:
 
 def _on_disk(case: Case) -> set[str]:
     """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds or builds it."""
-    files = {file.version.text for file in case.get(MODULE_FILES) or () if file.version is not None}
+    files = {file.version.text for found in case.each(MODULE_FILES) for file in found if file.version is not None}
     built = {entry.version for entry in _built(case) if running(case) in (entry.kernel, None)}
     forms = [case.forms["packages"][name] for name in ("holds-module", "builder")]
     held = (_VERSION.search(package.version) for package in case.packages if any(form.search(package.name) for form in forms))
@@ -135,14 +140,25 @@ def _on_disk(case: Case) -> set[str]:
 
 
 def _left_behind(case: Case) -> str | None:
-    """The package of which the module is built, where an upgrade stopped between it and the libraries: it is older than they are."""
-    libraries = _VERSION.match(case.value("library", "library_version") or "")
-    if libraries is None or libraries[0] in _on_disk(case):
+    """The package of the module, built here or ready-made, where an upgrade stopped between it and the libraries: it is older than they are."""
+    libraries, on_disk = _VERSION.match(case.value("library", "library_version") or ""), _on_disk(case)
+    if libraries is None or libraries[0] in on_disk:
         return None
     form = case.forms["packages"]["module-of-nvidia"]
     built = ((one.name, _VERSION.search(one.version)) for one in case.packages if form.fullmatch(one.name))
     wanted = LibraryVersion(libraries[0])
-    return next((name for name, found in built if found is not None and LibraryVersion(found[0]) < wanted), None)
+    older = next((name for name, found in built if found is not None and LibraryVersion(found[0]) < wanted), None)
+    is_older = bool(on_disk) and all(LibraryVersion(version) < wanted for version in on_disk)
+    return older or (_upgraded_by(case) if is_older and _ready_made(case) is not None else None)
+
+
+def _upgraded_by(case: Case) -> str | None:
+    """The package that upgrades bring along with a ready-made module. Ubuntu's has a kernel in its name, and one without it asks for it."""
+    ready = _ready_made(case)
+    form = case.forms["packages"].get(f"newest-ready-made-{case.system.family}")
+    if form is None:
+        return ready[0].name if ready is not None and case.system.family == "arch" else None
+    return next((package.name for package in case.packages if form.fullmatch(package.name)), None)
 
 
 def guest_ids(case: Case) -> str | None:
@@ -204,11 +220,12 @@ def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str 
 
 _BUILT = Script("\"$(dkms status | grep -o '^nvidia[^,]*' | head -n 1)\"")  # NAME/VERSION
 _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
+_READY_ON_DISK = lazy(r"/kernel/nvidia-\d{3}(?:srv)?(?:-open)?/")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {
     "signed-kmp-here": _signed_kmp_here,
-    "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
+    "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case) and not _lies_ready_made(case),
     "module-waits-for-restart": _waits_for_restart,
     "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS
     "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)) or _for_other_kernel_on_disk(case),

@@ -34,7 +34,8 @@ def _marks(case: Case) -> tuple[str, ...]:
 
 
 def _engine_of(case: Case) -> str:
-    return next((name for name, form in case.forms["engines"].items() if case.says(form, *_marks(case))), "docker")
+    usual = "kubernetes" if "pod" in case.setting.words and not case.setting.containers else "docker"
+    return next((name for name, form in case.forms["engines"].items() if case.says(form, *_marks(case))), usual)
 
 
 def _engine(name: str) -> Condition:

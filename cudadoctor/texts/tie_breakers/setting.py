@@ -250,8 +250,9 @@ def _gpus_listed(case: Case) -> tuple[Quotes, tuple[str | None, ...] | None]:
         return first.table.some()[:1], tuple(gpu.uuid for gpu in first.table.need().gpus)
     for fact in case.lists():
         indexes = fact.need().column("index")
-        if indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
-            return fact.some()[:1], fact.need().column("uuid", "gpu_uuid") or (None,) * len(indexes)
+        names = fact.need().column("name", "gpu_name") if indexes is None and fact.need().closed else None
+        if names or (indexes is not None and indexes == tuple(map(str, range(len(indexes))))):
+            return fact.some()[:1], fact.need().column("uuid", "gpu_uuid") or (None,) * len(names or indexes or ())
     return (), None
 
 
