@@ -120,5 +120,7 @@ PARSERS = (
         absent=True,
         wakes=("/nvidia.ko", "/nvidia-current.ko", "find /lib/modules", "find /usr/lib/modules"),
     ),
-    parser("modinfo", parse_modinfo, MODULE_FILES, reads=("modinfo",), wakes=("filename:       /", "vermagic:", "modinfo -F", "modinfo nvidia")),
+    parser(
+        "modinfo", parse_modinfo, MODULE_FILES, reads=("modinfo",), wakes=("filename:       /", "vermagic:", "modinfo -F", "modinfo nvidia")
+    ),
 )

@@ -48,7 +48,8 @@ def _newest(rows: Iterable[Branch]) -> Branch | None:
 # ---------------------------------------------------------------- Ubuntu
 def _ubuntu(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     rows = knowledge.ubuntu_packages(system.codename or "")
-    if system.id == "pop" and need.high is None:  # https://support.system76.com/articles/system76-driver/
+    # Pop's own package takes whichever flavour is installed (https://github.com/pop-os/system76-driver, debian/control).
+    if system.id == "pop" and need.high is None and not need.refused:  # https://support.system76.com/articles/system76-driver/
         return _packaged(("system76-driver-nvidia",), None, need, ", Pop!_OS's own")
     if not rows:
         end = "-open" if need.flavour == "open" else ""

@@ -131,6 +131,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     low: int | None = None
     high: int | None = None
     flavour: str | None = None  # open (supported or required) | proprietary
+    refused: bool = False  # the other flavour is installed, and the GPU does not take it
     conflict: bool = False  # no driver serves all of these GPUs
     keep: int | None = None  # the branch that is here, of which nothing but the kind of its kernel modules is wrong
 

@@ -16,6 +16,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
 from cudadoctor.model.version import LibraryVersion
 from cudadoctor.prescribe.case import Case, Condition
+from cudadoctor.prescribe.families import resolved
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 _TO_VFIO = lazy(r"\bvfio-pci(?:\.ids=| ids=)(?P<ids>(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16})")
@@ -130,6 +131,12 @@ def _built(case: Case) -> tuple[DkmsEntry, ...]:
     return tuple(entry for entry in case.get(DKMS) or () if entry.state.startswith("installed"))
 
 
+def _headers_served(case: Case) -> bool:
+    """The module that is loaded was built here, for the kernel that runs: its headers are there."""
+    built = any(entry.kernel == running(case) for entry in _built(case))
+    return built or (_has_builder(case) and case.get(LOADED_DRIVER) is not None)
+
+
 def _on_disk(case: Case) -> set[str]:
     """The versions of the module for the running kernel: as modinfo says, else DKMS, else the package that holds or builds it."""
     files = {file.version.text for found in case.each(MODULE_FILES) for file in found if file.version is not None}
@@ -140,7 +147,7 @@ def _on_disk(case: Case) -> set[str]:
 
 
 def _left_behind(case: Case) -> str | None:
-    """The package of the module, built here or ready-made, where an upgrade stopped between it and the libraries: it is older than they are."""
+    """The package of the module, built here or ready-made, where an upgrade stopped before it: it is older than the libraries."""
     libraries, on_disk = _VERSION.match(case.value("library", "library_version") or ""), _on_disk(case)
     if libraries is None or libraries[0] in on_disk:
         return None
@@ -159,6 +166,19 @@ def _upgraded_by(case: Case) -> str | None:
     if form is None:
         return ready[0].name if ready is not None and case.system.family == "arch" else None
     return next((package.name for package in case.packages if form.fullmatch(package.name)), None)
+
+
+def _signed_for_cloud(case: Case) -> Found:
+    """Ubuntu's own modules for the kernels of a cloud, with the driver that goes with them, and the package that builds them here."""
+    kernel = _OF_CLOUD.search(running(case) or "")
+    series = {found["series"] for one in case.packages if (found := _DKMS_OF_UBUNTU.fullmatch(one.name)) is not None}
+    if case.system.family != "ubuntu" or kernel is None or len(series) != 1:
+        return
+    here = series.pop()
+    newest = resolved(f"nvidia-driver-{here}", case.system.codename, case.knowledge).removeprefix("nvidia-driver-")
+    tops = [f"{top}-{newest}" for top in ("nvidia-driver", "nvidia-headless") if any(one.name == f"{top}-{here}" for one in case.packages)]
+    yield "signed_modules", (f"linux-modules-nvidia-{newest}-{kernel['flavour']}", *(tops if newest != here else ()))
+    yield "own_build_leaves", tuple(f"nvidia-dkms-{name}-" for name in dict.fromkeys((here, newest)))  # apt removes what ends in a minus
 
 
 def guest_ids(case: Case) -> str | None:
@@ -183,6 +203,7 @@ def values(case: Case) -> Found:
     yield "built_kernel", next(older, None)
     yield "vfio_ids", guest_ids(case)
     yield "older_module", _left_behind(case)
+    yield from _signed_for_cloud(case)
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
     others = [module for module in modules.split(",") if not module.startswith(("nvidia", "10de:"))]
@@ -221,6 +242,8 @@ def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str 
 _BUILT = Script("\"$(dkms status | grep -o '^nvidia[^,]*' | head -n 1)\"")  # NAME/VERSION
 _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
 _READY_ON_DISK = lazy(r"/kernel/nvidia-\d{3}(?:srv)?(?:-open)?/")
+_OF_CLOUD = lazy(r"-(?P<flavour>aws|azure|gcp|oracle)$")
+_DKMS_OF_UBUNTU = lazy(r"nvidia-dkms-(?P<series>\d{3}(?:-server)?(?:-open)?)")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 
 CONDITIONS: dict[str, Condition] = {
@@ -230,5 +253,6 @@ CONDITIONS: dict[str, Condition] = {
     "dkms-listed": lambda case: any(entry.module for entry in case.get(DKMS) or ()),  # so whoever installed the module gave it to DKMS
     "module-of-next-start": lambda case: _waits(_ready_made(case), running(case)) or _for_other_kernel_on_disk(case),
     "module-stays": _stays,
+    "headers-served": _headers_served,
     "module-loads-now": _loads_now,
 }

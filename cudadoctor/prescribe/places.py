@@ -127,6 +127,7 @@ CONDITIONS: dict[str, Condition] = {
     "container-shown": lambda case: bool(_marks(case)),
     "own-module": _own_module,
     "by-run-installer": by_run_installer,
+    "vfio-in-files": lambda case: "vfio-in-files" in case.setting.words,
     "run-installer-possible": _run_installer_possible,
     "windows-possible": _windows_possible,
     "blackwell-possible": lambda case: (

@@ -174,7 +174,7 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
     """The driver itself said which kernel modules this GPU takes, also where the GPU's model is not known."""
     wrong = knowledge.cause(root.cause).driver
     if wrong == "open-modules":
-        return msgspec.structs.replace(need, flavour="open", conflict=False)
+        return msgspec.structs.replace(need, flavour="open", refused=True, conflict=False)
     if wrong == "proprietary-modules":
         volta = knowledge.architecture("volta")
         last = need.high if need.high is not None or volta is None else volta.last_driver_branch

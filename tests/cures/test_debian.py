@@ -5,80 +5,21 @@ No module is loaded and nothing is started. The kernel is the one that is instal
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from cudadoctor.model.recipe import Step
-from cudadoctor.model.values import ENVIRONMENT as VARIABLES
-from cudadoctor.model.values import KERNEL, PCI, SET_IN, USER, Environment, Kernel, SetIn
-from cudadoctor.prescribe import prescribe
-from tests.facts_builder import bus, facts_of, gpu
-from tests.judging import KNOWLEDGE
-from tests.prescriptions import AMPERE, ROOT_USER, finding
+from cudadoctor.model.values import SetIn
+from tests.cures.roots import READY, Root, folder_for_root
 
-READY = sys.platform == "linux" and os.geteuid() == 0 and shutil.which("debootstrap") is not None
 pytestmark = [pytest.mark.cures, pytest.mark.skipif(not READY, reason="needs root and debootstrap")]
 RELEASES = {"bookworm": "debian-12", "trixie": "debian-13"}
-QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-
-
-class Root:
-    """A system in a folder."""
-
-    driver = True  # whether the archive's driver compiles for the archive's kernel
-
-    def __init__(self, folder: Path, release: str) -> None:
-        self.folder, self.distro = folder, RELEASES[release]
-        subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={','.join(('ca-certificates', 'kmod', 'pciutils'))}", release, str(folder)],
-            check=True,
-        )
-        (folder / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")  # packages start nothing
-        (folder / "usr/sbin/policy-rc.d").chmod(0o755)
-        self.must("apt-get update -q && apt-get install -q -y linux-image-amd64 initramfs-tools")
-        (self.kernel,) = (path.name for path in (folder / "lib/modules").iterdir())
-
-    def ran(self, script: str) -> subprocess.CompletedProcess[str]:
-        inside = f'mount -t proc proc {self.folder}/proc; exec chroot {self.folder} sh -euc "$1"'
-        argv = ["unshare", "-m", "-p", "-f", "sh", "-c", inside, "sh", script]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, env=QUIET, stdin=subprocess.DEVNULL)
-
-    def must(self, script: str) -> str:
-        done = self.ran(script)
-        assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return done.stdout
-
-    def steps(self, cause: str, *places: SetIn, **values: str) -> list[Step]:
-        """The commands of the fix as `check` writes them for this system, an RTX 3090 in it."""
-        state = {
-            PCI: bus(gpu("0000:01:00.0", AMPERE)), USER: ROOT_USER, KERNEL: Kernel(system="Linux", release=self.kernel, machine="x86_64"),
-            SET_IN: places, VARIABLES: Environment(variables={"CUDA_VISIBLE_DEVICES": "x"}, lines={}),
-        }  # fmt: skip
-        found = prescribe(finding(cause), values, facts_of(state), KNOWLEDGE, self.distro)
-        assert found is not None
-        return [step for step in found.steps if step.shell and step.mode == "do"]
-
-    def carry_out(self, steps: Sequence[Step]) -> None:
-        """As `fix --apply` does: line by line, but for what restarts the machine or loads a module."""
-        for step in steps:
-            for line in (step.shell or "").split("\n"):
-                if step.kind not in ("restart", "reads", "session") and not line.startswith("modprobe"):
-                    self.must(line)
 
 
 @pytest.fixture(scope="module", params=sorted(RELEASES))
 def root(request: pytest.FixtureRequest) -> Iterator[Root]:
-    folder = Path(tempfile.mkdtemp(prefix="cures-", dir=Path.home()))
-    folder.chmod(0o755)
-    yield Root(folder, request.param)
-    shutil.rmtree(folder)
+    with folder_for_root() as folder:
+        yield Root(folder, request.param, RELEASES[request.param], kernel="linux-image-amd64")
 
 
 def test_the_driver_is_installed_and_its_module_built(root: Root) -> None:
