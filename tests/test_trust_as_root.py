@@ -520,6 +520,11 @@ def test_a_tree_within_another_is_not_listed_twice(tmp_path: Path, monkeypatch: 
 
 def test_a_tree_that_cannot_be_looked_through_in_time_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listings, "_PATIENCE", 0.0)
+    monkeypatch.setattr(listings, "_LEAST", 0.0)
+    slow = tmp_path / "find"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(trust, "_find", lambda: str(slow))
     assert trust.tree(str(tmp_path)) == "cannot be looked through (it takes longer than 0 s)"
 
 

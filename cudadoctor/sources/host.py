@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from cudadoctor.model.evidence import SPARED, Evidence, Item, Status, writable
-from cudadoctor.sources import gpu_workers, inherited, trust
+from cudadoctor.sources import gpu_workers, inherited, listings, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_on_path, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper, started
@@ -248,6 +248,7 @@ class Collector:
                 self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
+        listings.end_by((time.monotonic() + self.end) / 2)  # the other half is for the questions
         try:
             with remembered():
                 self.carry_out()
@@ -257,6 +258,8 @@ class Collector:
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(self.evidence(INTERRUPTED)) from None
             raise
+        finally:
+            listings.no_end()
         return self.evidence()
 
     def carry_out(self) -> None:

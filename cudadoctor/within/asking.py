@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from cudadoctor.sources import inherited
+from cudadoctor.sources import inherited, listings
 from cudadoctor.sources.interpreters import own_packages
 from cudadoctor.sources.spawning import ON_WINDOWS, apart, end_tree, stream_of, uninterrupted
 from cudadoctor.within import FAILED, FRAME, TOLD
@@ -29,6 +29,7 @@ START, SLOWER = (5.0, 1.0) if ON_WINDOWS else (20.0, 10.0)
 # What the doctor's own interpreter may need to start, and to say what it says as the doctor does.
 _VARIABLES = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "TEMP", "TMP", "HOME")
 REHEARSAL = 3.0  # seconds of CPU time for what is judged ahead
+_QUICKLY = 2.0  # seconds in which --quick looks through the folders of libraries
 _TICK = 0.1
 # -c puts the working directory first; the doctor itself may lie there, in a checkout. What is imported and decoded stays: a collector of
 # garbage that looks at it again and again finds nothing.
@@ -55,6 +56,8 @@ _ahead: list[Judge] = []
 def start_ahead() -> None:
     """Start the child for a judgement that is to come: it reads its tables while this process still imports its own command line."""
     if not _ahead:
+        if "--quick" in sys.argv:
+            listings.end_by(time.monotonic() + _QUICKLY)
         _ahead.append(Judge(warm=True))
 
 
