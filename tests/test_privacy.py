@@ -589,3 +589,48 @@ def test_many_secrets_are_not_each_looked_for_in_all_that_a_machine_says() -> No
     assert not names.is_technical("a-a-b")
     assert [names.is_technical("a-a-a") for _ in range(200)][::199] == [True, False]
     assert time.thread_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python\0train.py\0--password\0ouzelsiskin", '~ password = "sedgewarbler" -> "whimbrelturnstone"', "password: &pw kestrelbittern",
+        "<property value='knotplover' name='password'/>", '["password","hoopoeoriole"]', "<td>Password</td><td>puffinhoopoe</td>",
+        "&quot;password&quot;: &quot;murreswift&quot;", "password:\r\nternpuffin", "(Pdb) p password\n'merlinkestrel'",
+        "In [3]: password\nOut[3]: 'harrierbittern'", "singularity remote login -u ml -p lapwingskua docker://r.acme.io",
+        "ctr images pull --user ml:puffinswift img", "mokutil --generate-hash=gannetspoonbill", "signtool sign /f x.pfx /p divershag y",
+        "d-i passwd/user-password password egretcorncrake", "[info]   - Using password from config: godwitsnipe",
+        "USER   PASSWORD\nml     choughredstart", "password............: wrenouzel", "my password (turnstoneshoveler) does not work",
+        "The admin password is marblecake, please change it after login", "Das Passwort lautet lapwingtern",
+    ],
+)  # fmt: skip
+def test_a_word_that_nobody_says_of_passwords_is_one(line: str) -> None:
+    """Wherever it stands beside the name, and though its letters make a word."""
+    shown = out(redact(pasted.evidence_of(f"{line}\n".encode())), "text")
+    assert not PLANTED & set(re.findall("[a-z]+", shown))
+    assert "<redacted>" in shown
+
+
+PLANTED = frozenset(
+    "ouzelsiskin sedgewarbler whimbrelturnstone kestrelbittern knotplover hoopoeoriole puffinhoopoe murreswift ternpuffin merlinkestrel"
+    " harrierbittern lapwingskua puffinswift gannetspoonbill divershag egretcorncrake godwitsnipe choughredstart wrenouzel turnstoneshoveler"
+    " marblecake lapwingtern".split()
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[sudo] password for root:\nNVRM: API mismatch: the client has the version 580.105.08", "sudo: a password is required",
+        "Enter your password:\nKilled", "password authentication failed for user root", "mokutil asks for a password twice, then reboot",
+    ],
+)  # fmt: skip
+def test_what_is_said_of_passwords_stays(line: str) -> None:
+    assert out(redact(pasted.evidence_of(f"{line}\n".encode())), "text") == f"{line}\n"
+
+
+def test_settings_of_a_unit_that_a_diagnosis_reads_stay() -> None:
+    unit = '[Service]\nUser=ada\nEnvironment=CUDA_VISIBLE_DEVICES=1\nEnvironment="CUDA_HOME=/usr/local/cuda" "MODEL_KEY=sparrowhawk"\n'
+    shown = out(redact(pasted.evidence_of(unit.encode())), "text")
+    assert "Environment=CUDA_VISIBLE_DEVICES=1\n" in shown
+    assert '"CUDA_HOME=/usr/local/cuda" "MODEL_KEY=<redacted>"' in shown

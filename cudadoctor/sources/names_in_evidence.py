@@ -220,8 +220,21 @@ def without_dumped_variables(text: str) -> str:
         elif any(map(PATTERNS.IN_CAPITALS.match, block)):
             lines += map(_dumped, block)
         else:
-            lines += (_dumped(line) if PATTERNS.OF_FREE_WORDS.match(line) else line for line in block)
+            lines += (_of_unit(line) if PATTERNS.OF_FREE_WORDS.match(line) else line for line in block)
     return "\n".join(lines)
+
+
+def _of_unit(line: str) -> str:
+    """A line of a unit, whose `Environment=` holds settings of its own, each of which may stand in quotes."""
+    name, sign, words = line.partition("=")
+    if name != "Environment":
+        return _dumped(line)
+
+    def kept(word: re.Match[str]) -> str:
+        bare = word.group().strip("\"'")
+        return word.group().replace(bare, _dumped(bare) if "=" in bare else GONE) if bare else word.group()
+
+    return name + sign + PATTERNS.WORD_OF_UNIT.sub(kept, words)
 
 
 def _dumped(line: str) -> str:

@@ -52,7 +52,8 @@ def _item(content: Content) -> Item:
     dropped = max(0, len(content.body) - TEXT, 1 if content.left_out else 0)
     body = content.body[-TEXT:]
     text = decoded(_ASTRAL.sub(b"?", body) if len(body) > LONG else body)
-    text = text.replace("\x00", "")
+    wide = text.count("\x00") * 3 > len(text)  # every second letter of UTF-16; elsewhere they part the words of /proc/PID/cmdline
+    text = text.replace("\x00", "" if wide else " ")
     before = content.lines_before
     return Item(id="text", kind="text", what="text", status="ok", stdout=text, dropped_bytes=dropped, lines_before=before, origin="text")
 

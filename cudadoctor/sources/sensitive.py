@@ -15,7 +15,7 @@ from functools import partial
 
 from cudadoctor.sources import keyed, private_paths
 from cudadoctor.sources.private_paths import known
-from cudadoctor.sources.vocabulary import PATTERNS, USERS, WORDS, forms
+from cudadoctor.sources.vocabulary import OF_SECRETS, PATTERNS, USERS, WORDS, forms
 
 GONE = "<redacted>"
 _LONG, _SHORT = 80, 16  # characters looked at before and after a number
@@ -57,6 +57,7 @@ class Pseudonyms:
             "path": lambda path: private_paths.path(path, partial(self.of, "dir")),
             "relative": lambda path: private_paths.relative(path, partial(self.of, "dir")),
             "drawn": lambda word: self.gone(word) if drawn_by_lot(word) else word,
+            "said": partial(PATTERNS.WORD_SAID.sub, lambda word: self.unknown(word.group())),
             "blank": lambda text: " " * len(text),
             "cut": lambda _: "",
             **{kind: partial(self.of, kind) for kind in ("address", "ip", "mac", "sid")},
@@ -81,6 +82,11 @@ class Pseudonyms:
     def gone(self, original: str) -> str:
         self.note("secret", original)
         return GONE
+
+    def unknown(self, word: str) -> str:
+        """A word beside the name of a password, unless it is one of those that are said of passwords."""
+        parts = PATTERNS.LETTERS.findall(word.lower())
+        return word if not parts or all(len(part) < 3 or part in OF_SECRETS for part in parts) else self.gone(word)
 
     def look(self) -> None:
         """TooLongError where the time is over."""
@@ -194,7 +200,9 @@ class Pseudonyms:
 
 def boot_words(said: str) -> str:
     """The boot parameters that concern a GPU, and a mark for the others."""
-    return "".join(f" {word}" for word in said.split() if PATTERNS.BOOT_WORD.fullmatch(word)) + f" {GONE}"
+    begins = re.match(r"BOOT_IMAGE=[(/]", said)
+    image = f"{begins.group()}{GONE}" if begins is not None else ""  # GRUB is known by it
+    return image + "".join(f" {word}" for word in said.split() if PATTERNS.BOOT_WORD.fullmatch(word)) + f" {GONE}"
 
 
 def drawn_by_lot(word: str) -> bool:

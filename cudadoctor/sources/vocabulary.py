@@ -62,4 +62,5 @@ def _words(name: str, of: str = "words") -> frozenset[str]:
 USERS, WORDS, SYSTEM = _words("users"), _words("common"), _words("system")
 GROUPS = USERS | _words("groups")
 OF_PATHS = _words("of_paths") | WORDS | USERS | getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10 and later
+OF_SECRETS = _words("of_secrets") | OF_PATHS
 ITEMS = {name: _words(name, of="items") for name in TABLE["items"]}  # ids of evidence, by what names stand in it
