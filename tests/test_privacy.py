@@ -612,9 +612,30 @@ def test_a_word_that_nobody_says_of_passwords_is_one(line: str) -> None:
 
 
 PLANTED = frozenset(
-    "ouzelsiskin sedgewarbler whimbrelturnstone kestrelbittern knotplover hoopoeoriole puffinhoopoe murreswift ternpuffin merlinkestrel"
-    " harrierbittern lapwingskua puffinswift gannetspoonbill divershag egretcorncrake godwitsnipe choughredstart wrenouzel turnstoneshoveler"
-    " marblecake lapwingtern".split()
+    [
+        "ouzelsiskin",
+        "sedgewarbler",
+        "whimbrelturnstone",
+        "kestrelbittern",
+        "knotplover",
+        "hoopoeoriole",
+        "puffinhoopoe",
+        "murreswift",
+        "ternpuffin",
+        "merlinkestrel",
+        "harrierbittern",
+        "lapwingskua",
+        "puffinswift",
+        "gannetspoonbill",
+        "divershag",
+        "egretcorncrake",
+        "godwitsnipe",
+        "choughredstart",
+        "wrenouzel",
+        "turnstoneshoveler",
+        "marblecake",
+        "lapwingtern",
+    ]
 )
 
 
