@@ -133,6 +133,8 @@ CONDITIONS: dict[str, Condition] = {
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
     "conda": lambda case: managers.conda_prefix(case) is not None,
+    # conda-forge's JAX has no plugin of this name; PyPI's has.
+    "conda-jax": lambda case: managers.conda_prefix(case) is not None and "jax-of-pip" not in case.setting.words,
     "cxx-of-conda": lambda case: case.value("cxx_version") is not None and managers.conda_prefix(case) is not None,
     **{name: _kept_by(name) for name in ("pixi", "poetry")},
     "python-outdated": _python_outdated,

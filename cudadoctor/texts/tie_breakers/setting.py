@@ -18,7 +18,7 @@ from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VAR
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, ENVIRONMENT, LADDER, LOADED_DRIVER, OFFERED_GPUS, PCI, SMI
+from cudadoctor.model.values import DEVICE_NODES, ENVIRONMENT, LADDER, LOADED_DRIVER, OFFERED_GPUS, PCI, SMI, Start
 from cudadoctor.texts.tie_breakers.case import Case, codes, finding, joined, states, suspects, there
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
@@ -43,6 +43,7 @@ _NO_HANDLE = lazy(r"Unable to determine the device handle")
 _WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
 _CONTAINER_NAME = lazy(r"\b(?:exec|logs)(?: -{1,2}[\w-]{1,30}(?:=\S{1,60})?){0,6} (?P<name>[\w./-]{1,120})")
 _CUSTOM_DEVICE = lazy(r"adding custom device")
+_FOR_GPU = lazy(r"(?<=\s)(?:--gpus[ =]\S{1,80}|--runtime[ =]nvidia|--device[ =]nvidia\.com/gpu\S{0,80}|--nv)(?=\s)")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
@@ -62,8 +63,9 @@ def not_asked_for(case: Case) -> Iterator[Clue]:
     asked = "gpu-asked" in case.setting.words
     lines = case.stated(LIBCUDA) or case.suspected(NO_ACCESS) or case.no_smi()
     if not lines:
-        if starts and not asked and not case.settled:
-            yield finding(NO_ACCESS, case.shown(starts[-1].line), basis="suspected")
+        without = _same_without(case, starts) or (case.shown(starts[-1].line) if starts and not asked else ())
+        if without and not case.settled:
+            yield finding(NO_ACCESS, without, basis="suspected")
         return
     if not case.container or case.says("no-wsl-libs") or case.stated(CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
@@ -78,6 +80,14 @@ def not_asked_for(case: Case) -> Iterator[Clue]:
         yield finding(NO_ACCESS, lines, case.container)
     elif not asked and not case.settled:
         yield finding(NO_ACCESS, lines, case.container, basis="suspected")
+
+
+def _same_without(case: Case, starts: tuple[Start, ...]) -> Quotes:
+    """A command that asks for no GPU, and the same one with its options for a GPU."""
+    written = [(start, case.shown(start.line)) for start in starts]
+    bare = {" ".join(_FOR_GPU.sub(" ", quotes[0].text).split()): quotes for start, quotes in written if start.asks and quotes}
+    found = ((quotes, bare.get(" ".join(quotes[0].text.split()))) for start, quotes in written if not start.asks and quotes)
+    return next((merged(without, asking) for without, asking in found if asking is not None), ())
 
 
 def _smi_inside(case: Case) -> Quotes:
