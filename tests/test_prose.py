@@ -71,7 +71,27 @@ SAID = {
         "nvidia-smi fails since the update; booted into the previous kernel (6.5.0-14) CUDA works.",
         "Mit dem alten Kernel funktioniert CUDA mit nvidia wie immer.",
     ),
-    "gpu-fell-off-bus": ("While I play, the nvidia gpu falls off the bus.",),
+    "gpu-fell-off-bus": (
+        "While I play, the nvidia gpu falls off the bus.",
+        'Under load my nvidia card fails: the log calls it "fallen off the bus".',
+    ),
+    "open-module-required": (
+        "My 5080 does not start: the nvidia installer took the proprietary modules, and the card needs the open kernel modules.",
+        "nvidia-smi fails on our Blackwell cards, dmesg says that the open kernel modules are required.",
+    ),
+    "framework-cpu-build": (
+        "pip installs a CPU-only version of torch here, and CUDA is not available.",
+        "uv resolves to the cpu build of torch on Windows, so CUDA does not work.",
+    ),
+    "framework-cuda-libs-missing": (
+        "CUDA does not work in my program: cublasLt64_13.dll is missing.",
+        "The provider fails on this box, it cannot find cudart64_12.dll for CUDA.",
+    ),
+    "framework-lacks-gpu-arch": (
+        "My GTX 1080 fails: the PyTorch for CUDA 13 dropped Pascal.",
+        "torch prints an error about Blackwell being incompatible with this CUDA build.",
+    ),
+    "toolkit-newer-than-driver": ("The numba tests fail on my nvidia card with a PTX version mismatch.",),
     "pcie-link-degraded": ("Under load the GPU sits at Gen2 x16.", "The NVIDIA card runs at 2.5 GT/s."),
     "thermal-or-power-throttling": (
         "nvidia-smi gives SW Thermal Slowdown as the reason.",
