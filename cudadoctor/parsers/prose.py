@@ -19,7 +19,7 @@ _PLACES = 200  # places of one word that are looked at
 _OPEN = "*"  # ends a word that may go on
 _END = lazy(r"[.!?;](?=\s)|[。！？；]|\n(?![ \t]{0,8}[a-zß-ÿа-я])")  # prose that goes on in the next line goes on in small letters
 _ADDRESS = lazy(r"\bhttps?://[^\s)>\]]{1,2000}")  # its words are of a page that is elsewhere
-_MARKS, _FEW = "\"“„«", 26  # characters of such words
+_MARKS, _FEW = '"“„«', 26  # characters of such words
 _NEGATION = 16  # characters before a word in which a negation counts
 
 
