@@ -20,6 +20,7 @@ FABRIC_IN_ONE_WORD = 580  # the first branch
 
 # Where the release is not known here the command asks for it.
 _OF_DEBIAN, _OF_FEDORA = Script('"linux-headers-$(uname -r)"'), Script('"kernel-devel-$(uname -r)"')
+_OF_PROXMOX = Script('"proxmox-headers-$(uname -r)"')
 _HEADERS_OF_RUNNING: dict[str, Value] = {
     "ubuntu": _OF_DEBIAN,
     "debian": _OF_DEBIAN,
@@ -59,7 +60,8 @@ def driver(case: Case) -> Found:
     yield "run_machine", "aarch64" if arm else "x86_64"
     yield "kernel", release or Script('"$(uname -r)"')
     if release is None or case.knowledge.placeholder_forms["kernel"].fullmatch(release):
-        yield "kernel_headers", _HEADERS_OF_RUNNING.get(case.system.family or "") if release is None else _headers(case, release)
+        running_ones = _OF_PROXMOX if case.system.id == "proxmox" else _HEADERS_OF_RUNNING.get(case.system.family or "")
+        yield "kernel_headers", running_ones if release is None else _headers(case, release)
     of_kernel = _kernel_devel(release or "").partition("-devel-")[0] if case.system.family in ("fedora", "rhel") else None
     yield "newest_kernel", (of_kernel, f"{of_kernel}-devel") if of_kernel is not None else None
     loaded = case.get(LOADED_DRIVER)

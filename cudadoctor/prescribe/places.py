@@ -109,6 +109,7 @@ CONDITIONS: dict[str, Condition] = {
     "composed": lambda case: any(map(_COMPOSE.search, _marks(case))),
     "gpus-listed": _gpus_listed,
     "toolkit-installed": _container_toolkit_installed,
+    "toolkit-before-1.18": lambda case: "container-toolkit-before-1.18" in case.setting.words,
     "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
     "docker-snap": lambda case: "snap-docker" in case.setting.words or case.says(_SNAP, *_marks(case)),
     "docker-desktop": lambda case: case.says(_DESKTOP, *_marks(case)),

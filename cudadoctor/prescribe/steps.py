@@ -17,7 +17,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
-from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES
+from cudadoctor.model.values import CONTAINER_MARKS, DKMS, DRIVER_PACKAGES
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
@@ -153,7 +153,7 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
             headless=headless,
         )  # fmt: skip
 
-    case = _same_branch(of(_after_failed(root, gpus, knowledge)))
+    case = _same_branch(of(_after_failed(root, gpus, facts, knowledge)))
     least = _minimum(case)
     newer = of(least) if least is not None else case
     return case if newer.need.conflict else newer  # where no newer one drives this GPU
@@ -195,9 +195,11 @@ def _next_branch(branch: int, knowledge: Knowledge) -> int | None:
     return min((row.branch for row in knowledge.branches if row.branch > branch), default=None)
 
 
-def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
+def _after_failed(root: Finding, gpus: Gpus, facts: Facts, knowledge: Knowledge) -> int | None:
     """The branch after the one that does not compile here, unless that one is the last for a GPU."""
-    found = [int(number) for quote in root.evidence for number in _OF_BUILD.findall(quote.text)]
+    known = (f"{entry.module}/{entry.version}" for entry in facts.value(DKMS) or ())
+    said = (number for words in (*(quote.text for quote in root.evidence), *known) for number in _OF_BUILD.findall(words))
+    found = [int(number) for number in said]
     if knowledge.cause(root.cause).driver != "newer-branch" or not found:
         return None
     ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
