@@ -67,7 +67,9 @@ def driver(case: Case) -> Found:
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
-    yield "driver_version", loaded_version(case)
+    version = loaded_version(case)
+    yield "driver_version", version
+    yield "flatpak_extension", f"org.freedesktop.Platform.GL.nvidia-{version.replace('.', '-')}" if version is not None else None
 
 
 def _beside_on_arch(case: Case) -> tuple[str, ...]:

@@ -303,7 +303,10 @@ def _held_by_the_job(case: Case) -> Quotes:
 _REFUSED = (
     states("container-toolkit-missing", "container-hook-failed", "cdi-specification-stale"), states(NODES, words=_CUSTOM_DEVICE),
 )  # fmt: skip
+FLATPAK = "flatpak-driver-missing"
 TIES = (
+    # No libcuda in a Flatpak sandbox: it comes from an extension of the runtime alone.
+    joined(FLATPAK, states(LIBCUDA), suspects(LIBCUDA), suspects(INCOMPLETE), suspects(CAPABILITIES, words=_CODEC), beside=("flatpak",)),
     # libcuda is not found, and the text's PyTorch is a build for AMD's GPUs: what asks for libcuda belongs on another machine.
     joined(NO_GPU, beside=("rocm-build", suspects(LIBCUDA)), unsettled=True, basis="suspected"),
     *(not_asked_for, no_smi_at_all, passed_in),
