@@ -228,7 +228,7 @@ _INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname
 _WAKES = (
     "nvidia", "NVIDIA", "Nvidia", "cuda", "CUDA", "Cuda", " GPU", " gpu", "GPU0", "umba", "UMBA", "VRAM", "显存", "docker",
     "Docker", "container", "/stubs", "NCCL", "nccl", "out of memory", "irtual memory", "isk sleep", "lurm", "SLURM", "nvcc",
-    "onnxruntime", "nouveau", "NVML", "NVRM", "cuInit", "GRID", "hared memory", "RTX", "GTX", "lackwell",
+    "onnxruntime", "nouveau", "NVML", "NVRM", "cuInit", "GRID", "hared memory", " RTX", "RTX ", " GTX", "GTX ", "lackwell",
 )  # fmt: skip
 
 
