@@ -219,6 +219,8 @@ CONDITIONS: dict[str, Condition] = {
     # The branch fits, and its kernel modules are of the wrong kind.
     "other-modules": lambda case: case.cause.driver in OTHER_MODULES,
     "built-by-ubuntu": _built_by_ubuntu,
+    # Since then Ubuntu's tool builds a module only where it is told to.
+    "since-ubuntu-26.04": lambda case: int(case.system.major or 0) >= 26,
     # SUSE signs its packages of the open modules with the key of its kernels.
     "signed-by-suse": lambda case: any("-signed-" in name for name in case.driver.packages),
     "amazon": lambda case: case.system.id == "amzn",
