@@ -2,9 +2,11 @@
 
 import compileall
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,12 +26,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         compileall.compile_dir(os.path.dirname(cudadoctor.__file__), quiet=2)
         _rewritten_once()
+        os.environ["JUDGED_HOSTS"] = tempfile.mkdtemp(prefix="judged-")
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
     if os.name == "posix":
         _plain_surroundings()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and "JUDGED_HOSTS" in os.environ:
+        shutil.rmtree(os.environ.pop("JUDGED_HOSTS"), ignore_errors=True)
 
 
 def _rewritten_once() -> None:

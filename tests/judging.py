@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import os
+from pathlib import Path
+
+import msgspec
 
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
@@ -18,10 +22,20 @@ from tests.command_line import evidence_of
 KNOWLEDGE = load()
 
 
+SHARED = os.environ.get("JUDGED_HOSTS")  # the folder in which the workers of one run share reports (conftest.py)
+
+
 @functools.cache
 def report_of(name: str) -> Report:
     """The report on a recorded host; judged once, for many look at it."""
-    return judge(evidence_of(name), KNOWLEDGE)
+    if SHARED is None:
+        return judge(evidence_of(name), KNOWLEDGE)
+    kept = Path(SHARED, name)
+    if not kept.exists():
+        new = kept.with_suffix(f".{os.getpid()}")
+        new.write_bytes(msgspec.msgpack.encode(judge(evidence_of(name), KNOWLEDGE)))
+        new.replace(kept)
+    return msgspec.msgpack.decode(kept.read_bytes(), type=Report)
 
 
 def cause_of(found: Report | Judged) -> str | None:
