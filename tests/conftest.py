@@ -18,15 +18,20 @@ from tests.doctor import judge_here
 sys.dont_write_bytecode = False
 
 
+_made: dict[pytest.Config, str] = {}
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What the programs need that tests start: byte code, made once for a run of many; and signals that interrupt.
 
     A shell starts what runs in the background with Ctrl-C ignored, nohup with SIGHUP: so would every program be that a test interrupts.
     """
+    if not hasattr(config, "workerinput"):
+        os.environ.pop("JUDGED_HOSTS", None)  # of a run whose test started this one, perhaps on another checkout
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         compileall.compile_dir(os.path.dirname(cudadoctor.__file__), quiet=2)
         _rewritten_once()
-        os.environ["JUDGED_HOSTS"] = tempfile.mkdtemp(prefix="judged-")
+        os.environ["JUDGED_HOSTS"] = _made[config] = tempfile.mkdtemp(prefix="judged-")
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
@@ -36,8 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput") and "JUDGED_HOSTS" in os.environ:
-        shutil.rmtree(os.environ.pop("JUDGED_HOSTS"), ignore_errors=True)
+    if config in _made:
+        shutil.rmtree(_made.pop(config), ignore_errors=True)
 
 
 def _rewritten_once() -> None:
