@@ -22,7 +22,7 @@ from cudadoctor.fleet import nodes
 from cudadoctor.fleet.picture import each_once
 from cudadoctor.model.fleet import Node
 from cudadoctor.sources import collecting, engines
-from cudadoctor.sources.engines import calling, distant
+from cudadoctor.sources.engines import calling, distant, kubernetes
 from tests.command_line import finished, host, run, start
 from tests.nodes_answering import SICK, doctor
 from tests.test_fleet import report
@@ -423,3 +423,25 @@ def test_of_what_a_client_says_of_its_failure_the_end_is_kept() -> None:
     """64 nodes that wrote 23 MB each to stderr took 1.5 GB."""
     calling.watch([child := calling._child("n", ["/bin/sh", "-c", "yes | head -c 5000000 >&2; echo last >&2"], 9, None, most=1000)])
     assert (len(child.buffers["stderr"]) <= calling._ERRORS, child.text("stderr").split()[-1], child.dropped) == (True, "last", 0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="setsid(1)")
+def test_a_client_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
+    """Its grandchild in a session of its own keeps the pipe open, and what is fed into it is never taken."""
+    client = tmp_path / "client"
+    client.write_text("#!/bin/sh\nexec setsid -w sleep 30\n")
+    client.chmod(0o755)
+    ended = list[str]()
+    began = time.monotonic()
+    calling.side_by_side({"n1": [str(client)]}, b"x" * 1_000_000, 1.0, 4, lambda node, _: ended.append(node))
+    assert ended == ["n1"]
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("name", ["--kubeconfig=/tmp/evil", "a b", "", "Upper", "-x"])
+def test_what_is_no_name_of_kubernetes_is_no_pod(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stand among the words of the next kubectl, where it may be an option."""
+    listed = json.dumps({"items": [{"metadata": {"name": name, "namespace": "default"}}]})
+    monkeypatch.setattr(calling, "said", lambda *_: listed)
+    with pytest.raises(engines.EngineError):
+        kubernetes.Pods(("kubectl",), "app=x").listed()

@@ -170,3 +170,10 @@ def test_without_a_home_there_is_no_journal(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HOME", "nowhere")
     with pytest.raises(JournalError, match="no home folder"):
         journal.write(entry())
+
+
+def test_a_line_with_what_no_word_holds_is_passed_over(folder: Path) -> None:
+    journal.write(entry())
+    path = folder / journal.NAME
+    path.write_bytes(path.read_bytes() * 2 + path.read_bytes().replace(b'"x"', b'"x\\u0000"'))
+    assert journal.read() == (entry(), entry())

@@ -80,6 +80,7 @@ def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypa
     gone.mkdir()
     monkeypatch.chdir(gone)
     monkeypatch.setattr(inherited, "_deleted", [])
+    monkeypatch.setattr(inherited, "left", [])
     assert inherited.stand_somewhere() == ()
     gone.rmdir()
     evidence = host.collect(host.Plan(quick=True))
@@ -223,3 +224,19 @@ def test_no_module_of_the_working_directory_is_imported(name: str, tmp_path: Pat
     (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     subprocess.run([sys.executable, "-m", "cudadoctor", "causes"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps a working directory")
+def test_nothing_is_written_for_a_name_in_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """Children run in /, and so does the doctor then: the file would be written there, over what has that name."""
+    name = f"of-{tmp_path.name}-{os.getpid()}.json"
+    code = (
+        f"import os; os.chdir({str(tmp_path)!r}); os.rmdir({str(tmp_path)!r}); import sys; sys.argv = ['cudadoctor', 'check', '--quick', "
+    )
+    code += f"'--quiet', '--output', 'json={name}']; from cudadoctor.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert not Path(os.sep, name).exists()
+    assert done.returncode == exit_codes.USAGE
+    assert f"--output {name}: the working directory was deleted" in done.stderr

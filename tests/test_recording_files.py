@@ -193,3 +193,17 @@ def test_of_many_remarks_as_many_are_read_as_anybody_reads(tmp_path: Path) -> No
     head["origin"]["remarks"] = ["a" * 2000] * 1000
     (tmp_path / "r" / recording.MEMBER).write_text(json.dumps(head))
     assert sum(map(len, recording.read(str(tmp_path / "r")).remarks)) <= 200_000
+
+
+@pytest.mark.parametrize("made", ["a note among the evidence", "no recording"])
+def test_force_replaces_what_is_a_recording_alone(made: str, tmp_path: Path) -> None:
+    """Whatever else lies in the folder is somebody's own."""
+    target = tmp_path / "case"
+    recording.write(evidence_of("h200-healthy"), str(target))
+    (target / "evidence" / "case").mkdir()
+    (target / "evidence" / "case" / "notes.txt").write_text("mine")
+    if made == "no recording":
+        (target / "recording.json").write_text("{}")
+    with pytest.raises(recording.RecordingError, match="is not empty: name another place"):
+        recording.write(evidence_of("h200-healthy"), str(target), force=True)
+    assert (target / "evidence" / "case" / "notes.txt").read_text() == "mine"

@@ -37,6 +37,7 @@ _BYTE_CODE = "PYTHONPYCACHEPREFIX"
 _INJECTION = "_INJECTION"  # in the names of variables by which the driver loads one more library
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 _deleted: list[str] = []  # the way to it, where it was deleted
+left: list[str] = []  # why the working directory was left: what a relative path meant then is no place now
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load something that takes the place of what the child loads
 BESIDE = "CUDADOCTOR_BESIDE"  # and which libraries of these names lie in an empty or relative entry of LD_LIBRARY_PATH
@@ -77,6 +78,7 @@ def stand_somewhere() -> tuple[str, ...]:
         why = "was deleted or unmounted" if isinstance(error, FileNotFoundError) else f"cannot be told ({error.strerror})"
     keep_deleted()
     os.chdir(os.sep)
+    left.append(why)
     return (f"the working directory {why}; but for Numba's kernels this check ran in /, and other programs may fail for that alone",)
 
 

@@ -73,7 +73,8 @@ def read() -> tuple[Entry, ...]:
     found = []
     for line in lines:
         try:
-            found.append(msgspec.json.decode(line, type=Entry))
+            if b"\\u0000" not in line:  # no path and no word of a command holds it
+                found.append(msgspec.json.decode(line, type=Entry))
         except msgspec.DecodeError:
             continue  # the last line of a full disk, another version's, or the first one that is read in part
     return tuple(found)

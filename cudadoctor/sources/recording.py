@@ -35,6 +35,7 @@ MAX_NAME = 200  # characters of the tool whose bundle it was cut from
 MEMBER = "recording.json"
 _LOG = "kernel-log"  # what happened last counts most
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
+_OF_EVIDENCE = re.compile(rf"{_ID.pattern}\.(?:out|err)\.txt")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
 
 
@@ -138,11 +139,24 @@ def refused(target: str, *, force: bool = False) -> str | None:
         return None
     if os.path.isdir(target) == is_archive(target) or not (os.path.isdir(target) or os.path.isfile(target)):
         return f"{target} is no {'file' if is_archive(target) else 'folder'}"
-    holds = os.path.exists(os.path.join(target, MEMBER))
+    holds = _is_recording(target)
     if (force and (holds or is_archive(target))) or (os.path.isdir(target) and not os.listdir(target)):
         return None
     said = "already holds a recording" if holds else "is not empty" if os.path.isdir(target) else "is there already"
     return f"{target} {said}: name another place{', or replace it with --force' if holds or is_archive(target) else ''}"
+
+
+def _is_recording(folder: str) -> bool:
+    """Whether it is one of ours, and nothing else lies among its evidence: that may be replaced as a whole."""
+    try:
+        with open(os.path.join(folder, MEMBER), "rb") as stream:
+            _head(folder, stream.read(MAX_HEAD + 1))
+        with os.scandir(os.path.join(folder, "evidence")) as entries:
+            return all(entry.is_file(follow_symlinks=False) and _OF_EVIDENCE.fullmatch(entry.name) is not None for entry in entries)
+    except FileNotFoundError as error:
+        return error.filename != os.path.join(folder, MEMBER)  # one of nothing has no folder for it
+    except (OSError, RecordingError):
+        return False
 
 
 def write(evidence: Evidence, target: str, *, force: bool = False) -> None:

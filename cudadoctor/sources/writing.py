@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from cudadoctor.sources import inherited
+
 SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 MOST_LINKS = 40  # as Linux counts
@@ -59,8 +61,7 @@ def _walked(path: str, flags: int, mode: int, made: list[str] | None = None) -> 
     """The file, opened folder by folder. A link is followed by hand, where root or this user made it: what is asked and what is followed is
     one and the same open link, so nobody can put another in its place in between. `made`: folders that are not there are made, and noted.
     """
-    whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)  # which may have been deleted
-    parts, links = whole.split(os.sep)[::-1], 0
+    parts, links = _whole(path).split(os.sep)[::-1], 0
     folder = os.open(os.sep, os.O_PATH)
     try:
         while True:
@@ -102,6 +103,13 @@ def _walked(path: str, flags: int, mode: int, made: list[str] | None = None) -> 
         raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(folder)
+
+
+def _whole(path: str) -> str:
+    """OSError where it begins in a folder that was deleted."""
+    if not os.path.isabs(path) and inherited.left:
+        raise FileNotFoundError(errno.ENOENT, f"the working directory {inherited.left[0]}", path)
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
 @contextmanager

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import functools
 import os
+import select
 import shlex
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import IO
 
 from cudadoctor.sources import inherited, programs
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.engines import EngineError
 from cudadoctor.sources.keeping import Keeper
+from cudadoctor.sources.spawning import CHUNK, ON_WINDOWS
 
 # What leads a client to its cluster; a kubeconfig may name programs. As root it goes to a child where nobody else may write what it names.
 _PLACES = ("SSH_AUTH_SOCK", "SLURM_CONF", "KUBECONFIG", "MUNGE_SOCKET")
 _LISTED = 24 << 20  # bytes that are kept of what a client prints: the pods of a cluster
 _ANSWER = 6 << 20  # of many that run at once: a report or a recording is a tenth of it
 _ERRORS = 64 << 10  # of what one says of its failure
+_LOOK = 0.5  # seconds after which what feeds a child looks whether it is over
 _FAREWELL = 2.0  # seconds for a client to cancel what it has begun
 
 
@@ -69,7 +71,9 @@ def side_by_side(commands: dict[str, list[str]], feed: bytes, seconds: float, mo
                         continue
                     assert child.process is not None
                     assert child.process.stdin is not None
-                    threading.Thread(target=_feed, args=(child.process.stdin, feed), daemon=True).start()
+                    own = os.dup(child.process.stdin.fileno())  # closing a pipe that a thread writes to waits for that thread
+                    child.process.stdin.close()
+                    threading.Thread(target=_feed, args=(child, own, feed), daemon=True).start()
                     running.append(child)
                 watch(running, functools.partial(_one_is_over, running), lambda child: over(child.item, child))
                 running = [child for child in running if not child.over]
@@ -93,12 +97,19 @@ def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, most:
     )
 
 
-def _feed(pipe: IO[bytes], body: bytes) -> None:
+def _feed(child: Child, pipe: int, body: bytes) -> None:
+    """Write all of it, as fast as it is read; what a child that is over did not read is lost with it."""
     try:
-        pipe.write(body)
-        pipe.close()
-    except (OSError, ValueError):
+        if not ON_WINDOWS:
+            os.set_blocking(pipe, False)
+        left = memoryview(body)
+        while left and not child.over:
+            if ON_WINDOWS or select.select([], [pipe], [], _LOOK)[1]:
+                left = left[os.write(pipe, left[:CHUNK]) :]
+    except OSError:
         pass  # it ended before it had read all
+    finally:
+        os.close(pipe)
 
 
 def _ask_to_end(children: list[Child]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -49,9 +49,13 @@ class _Status(msgspec.Struct, rename="camel"):
     container_statuses: list[_Container] = []
 
 
+# What Kubernetes calls its objects (RFC 1123, subdomain names): no name is taken for an option.
+_Label = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9.-]{0,252}\Z")]
+
+
 class _Name(msgspec.Struct):
-    name: str
-    namespace: str = "default"
+    name: _Label
+    namespace: _Label = "default"
 
 
 class _Spec(msgspec.Struct, rename="camel"):
