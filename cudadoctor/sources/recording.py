@@ -154,7 +154,7 @@ def _is_recording(folder: str) -> bool:
         with os.scandir(os.path.join(folder, "evidence")) as entries:
             return all(entry.is_file(follow_symlinks=False) and _OF_EVIDENCE.fullmatch(entry.name) is not None for entry in entries)
     except FileNotFoundError as error:
-        return error.filename != os.path.join(folder, MEMBER)  # one of nothing has no folder for it
+        return bool(error.filename != os.path.join(folder, MEMBER))  # one of nothing has no folder for it
     except (OSError, RecordingError):
         return False
 
