@@ -290,7 +290,7 @@ _FOR_ANY_GPU = {
     "ubuntu": "Ubuntu's own tool chooses it: `ubuntu-drivers list` names the packages that fit",
     "debian": "Debian: the package nvidia-detect names it (nvidia-driver, nvidia-tesla-470-driver ...)",
     "fedora": "Fedora: akmod-nvidia, akmod-nvidia-580xx, -470xx or -390xx of RPM Fusion",
-    "rhel": ("RHEL: the module stream nvidia-driver of NVIDIA's repository (open-dkms, 580-dkms ...), from RHEL 10 on nvidia-open"),
+    "rhel": "RHEL: the module stream nvidia-driver of NVIDIA's repository (open-dkms, 580-dkms ...), from RHEL 10 on nvidia-open",
     "arch": "Arch: nvidia-open-dkms; from the AUR nvidia-580xx-dkms, nvidia-470xx-dkms or nvidia-390xx-dkms",
     "suse": "openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)",
     "nixos": "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)",
