@@ -48,11 +48,8 @@ def test_what_holds_the_pipe_open_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_the_run_that_asks_has_a_limit_of_its_own(tmp_path: Path) -> None:
-    listings.end_by(time.monotonic() + 0.2)
-    try:
+    with listings.until(time.monotonic() + 0.2):
         assert seconds_of(Listing(stand_in(tmp_path, "exec sleep 30"), ["/"])) < 0.8
-    finally:
-        listings.no_end()
 
 
 def test_what_is_listed_in_time_is_found_after_slow_ones(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -365,3 +366,46 @@ def test_the_gpu_of_a_wsl_distribution_is_switched_on_in_its_own_section(tmp_pat
         assert command is not None
         subprocess.run(["sh", "-ec", command.replace("/etc/wsl.conf", str(conf))], check=True)
         assert conf.read_text() == after
+
+
+@unix
+def test_the_files_of_modprobe_let_a_gpu_go_and_take_it_back(tmp_path: Path) -> None:
+    """As a shell carries the step out, on files in place of /etc/modprobe.d: a controller's line and somebody's own comment stay."""
+    gpu = "options vfio-pci ids=10de:1f02,10de:10f9 disable_vga=1\nsoftdep nvidia_drm pre: vfio-pci\n"
+    others = "options vfio-pci ids=8086:1533\nsoftdep nvidia post: nvidia-uvm\n# a softdep\n"
+    (tmp_path / "vfio.conf").write_text(gpu)
+    (tmp_path / "more.conf").write_text(others)
+    (step,) = [step for step in KNOWLEDGE.recipe("release-from-vfio").steps if step.when == "vfio-in-files own-files !windows"]
+
+    def carried_out(command: str | None) -> int:
+        assert command is not None
+        return subprocess.run(["sh", "-ec", command.replace("/etc/modprobe.d", str(tmp_path))], check=False).returncode
+
+    assert carried_out(step.verify) == 1, "nothing was done yet"
+    assert carried_out(step.shell) == carried_out(step.verify) == 0
+    assert (tmp_path / "vfio.conf").read_text() == "".join(f"# {line}\n" for line in gpu.splitlines())
+    assert carried_out(step.undo) == 0
+    assert ((tmp_path / "vfio.conf").read_text(), (tmp_path / "more.conf").read_text()) == (gpu, others)
+    (tmp_path / "mixed.conf").write_text("options vfio-pci ids=8086:1533,10de:1f02\n")
+    assert carried_out(f"{step.shell}\n{step.verify}") == 1, "a line that names another device too is left, and said"
+
+
+@unix
+@pytest.mark.skipif(shutil.which("systemctl") is None, reason="systemd is not here")
+def test_the_unit_that_makes_the_files_of_uvm_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    """Written, enabled and taken back in a folder in place of the root file system."""
+    units = tmp_path / "etc/systemd/system"
+    units.mkdir(parents=True)
+    (step,) = [step for step in KNOWLEDGE.recipe("load-uvm").steps if "nvidia-uvm-nodes.service" in (step.shell or "")]
+
+    def carried_out(command: str | None) -> str:
+        assert command is not None
+        here = command.replace("systemctl ", f"systemctl --root={tmp_path} ").replace("/etc/systemd/system", str(units))
+        return subprocess.run(["sh", "-ec", here], check=True, capture_output=True, text=True).stdout
+
+    carried_out(step.shell)
+    assert carried_out(step.verify) == "enabled\n"
+    found = subprocess.run(["systemd-analyze", "verify", units / "nvidia-uvm-nodes.service"], check=False, capture_output=True, text=True)
+    assert [line for line in found.stderr.splitlines() if "is not executable" not in line] == [], "the program is not on this machine"
+    carried_out(step.undo)
+    assert [path for path in units.rglob("*") if not path.is_dir()] == []

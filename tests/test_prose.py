@@ -74,6 +74,7 @@ SAID = {
     "gpu-fell-off-bus": (
         "While I play, the nvidia gpu falls off the bus.",
         'Under load my nvidia card fails: the log calls it "fallen off the bus".',
+        "NVIDIA GPU in an external case drops off bus under load",
     ),
     "open-module-required": (
         "My 5080 does not start: the nvidia installer took the proprietary modules, and the card needs the open kernel modules.",

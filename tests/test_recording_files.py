@@ -195,15 +195,13 @@ def test_of_many_remarks_as_many_are_read_as_anybody_reads(tmp_path: Path) -> No
     assert sum(map(len, recording.read(str(tmp_path / "r")).remarks)) <= 200_000
 
 
-@pytest.mark.parametrize("made", ["a note among the evidence", "no recording"])
-def test_force_replaces_what_is_a_recording_alone(made: str, tmp_path: Path) -> None:
-    """Whatever else lies in the folder is somebody's own."""
+@pytest.mark.parametrize(("path", "text"), [("evidence/notes.txt", "mine"), ("evidence/case/notes.txt", "mine"), ("recording.json", "{}")])
+def test_force_replaces_what_is_a_recording_alone(path: str, text: str, tmp_path: Path) -> None:
+    """What else lies among the evidence is somebody's own, and so is all of it where the list of it is none."""
     target = tmp_path / "case"
     recording.write(evidence_of("h200-healthy"), str(target))
-    (target / "evidence" / "case").mkdir()
-    (target / "evidence" / "case" / "notes.txt").write_text("mine")
-    if made == "no recording":
-        (target / "recording.json").write_text("{}")
+    (target / path).parent.mkdir(exist_ok=True)
+    (target / path).write_text(text)
     with pytest.raises(recording.RecordingError, match="is not empty: name another place"):
         recording.write(evidence_of("h200-healthy"), str(target), force=True)
-    assert (target / "evidence" / "case" / "notes.txt").read_text() == "mine"
+    assert (target / path).read_text() == text

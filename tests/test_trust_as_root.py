@@ -328,7 +328,7 @@ def test_what_may_not_be_looked_at_is_not_trusted(error: int, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(trust, "_way", refuse)
+    monkeypatch.setattr(owners, "way", refuse)
     assert trust.refusal("/usr/bin/cat") == "may be written by another user"
 
 
@@ -765,7 +765,7 @@ def test_a_recording_goes_where_it_was_begun(name: str, force: bool, tmp_path: P
     (theirs / "in").mkdir(parents=True)
     target.mkdir()
     place = theirs / "in" / name
-    new = recording._new
+    new = writing.new
 
     def swapped(path: str) -> Any:
         swap = place if name == "rec" else place.parent
@@ -775,7 +775,7 @@ def test_a_recording_goes_where_it_was_begun(name: str, force: bool, tmp_path: P
             os.chown(swap, 1000, 1000, follow_symlinks=False)
         return new(path)
 
-    monkeypatch.setattr(recording, "_new", swapped)
+    monkeypatch.setattr(writing, "new", swapped)
     with contextlib.suppress(OSError, recording.RecordingError):
         recording.write(Evidence(items=(), platform="linux"), str(place), force=force)
     assert list(target.iterdir()) == []

@@ -68,6 +68,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.status in ("ok", "failed")
 
     @property
+    def useful(self) -> bool:
+        """Whether it answered with anything: an empty answer leaves room for the next way to ask (dpkg on a Fedora, a closed dmesg)."""
+        return self.answered and bool((self.stdout or "").strip() or self.kind == "file")
+
+    @property
     def whole(self) -> bool:
         """Whether what is not in this text is known to be absent on the machine."""
         return self.origin != "text" and self.status == "ok" and self.dropped_bytes == 0 and not self.excerpt

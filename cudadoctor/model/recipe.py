@@ -31,7 +31,8 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `mode` and `given`: an alternative and when it is the better one ("a restart has to wait"), or the condition that the reader looks at
     ("the engine does not know --gpus"); they are read after "Or, where" and "If".
     `known_by`: conditions under which it is known that the one that is `given` holds: the step is one like others then.
-    `suffices`: where this step is for the machine, the recipes behind its own have nothing left to do.
+    `suffices`: where this step is for the machine, and these conditions hold if it names some, the recipes behind its own have nothing
+    left to do.
     `who`: who carries it out where the user cannot become root; prescribe/rights.py knows what holds where it is not said.
     """
 
@@ -46,7 +47,7 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     given: str | None = None
     known_by: str | None = None
     when: str | None = None
-    suffices: bool = False
+    suffices: bool | str = False
     who: Who | None = None
 
 

@@ -70,7 +70,7 @@ def prescribe(
             action = recipe.action
         said = {step.shell for step in steps if step.kind == "system"}
         steps += [step for step in rendered if (step.shell not in said if step.shell is not None else step not in steps)]
-        if any(step.suffices and holds(step.when, case) for step in recipe.steps):
+        if any(_suffices(step, case) for step in recipe.steps):
             break
     if case.windows and action is None and case.cause.recipes:
         action, steps = "none", [_WITHOUT_A_STEP]
@@ -82,6 +82,11 @@ def prescribe(
         steps=_checked_again(sorted(_one_restart(steps), key=lambda step: rights.ORDER.index(step.who))),
         no_software_fix=case.cause.no_software_fix,
     )
+
+
+def _suffices(step: StepTemplate, case: Case) -> bool:
+    enough = holds(step.suffices, case) if isinstance(step.suffices, str) else step.suffices
+    return enough and holds(step.when, case)
 
 
 def _recipes(case: Case) -> Iterator[str]:

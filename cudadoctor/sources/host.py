@@ -95,7 +95,7 @@ class Collector:
         """Record an item. A second way to the same evidence replaces the first only if the first did not answer."""
         item = item.writable()
         before = self.items.get(item.id)
-        if before is None or (not useful(before) and item.status != "absent"):
+        if before is None or (not before.useful and item.status != "absent"):
             self.items[item.id] = item
             if self.progress is not None:
                 self.progress(item)
@@ -233,7 +233,7 @@ class Collector:
 
     def answered(self, item: str) -> bool:
         known = self.items.get(item)
-        return known is not None and useful(known)
+        return known is not None and known.useful
 
     def said(self, item: str) -> str:
         """What is there of its output."""
@@ -248,9 +248,8 @@ class Collector:
                 self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
-        listings.end_by((time.monotonic() + self.end) / 2)  # the other half is for the questions
         try:
-            with remembered():
+            with listings.until((time.monotonic() + self.end) / 2), remembered():  # the other half is for the questions
                 self.carry_out()
         except BaseException as error:
             for child in self.children:
@@ -258,8 +257,6 @@ class Collector:
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(self.evidence(INTERRUPTED)) from None
             raise
-        finally:
-            listings.no_end()
         return self.evidence()
 
     def carry_out(self) -> None:
@@ -390,11 +387,6 @@ def identity() -> tuple[str | None, str | None, str]:
     """Which machine this is, which start of it, and when: name, boot id, UTC. A pod is told its node's name, which it cannot see."""
     boot = beginning("/proc/sys/kernel/random/boot_id", 64).strip()
     return os.environ.get(NODE) or platform.node() or None, boot or None, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def useful(item: Item) -> bool:
-    """Whether it answered with anything: an empty answer leaves room for the next way to ask (dpkg on a Fedora, a closed dmesg)."""
-    return item.answered and bool((item.stdout or "").strip() or item.kind == "file")
 
 
 def collect(plan: Plan, progress: Progress | None = None, meanwhile: Callable[[], None] | None = None) -> Evidence:

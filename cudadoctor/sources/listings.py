@@ -10,17 +10,17 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from cudadoctor.sources.spawning import apart, end_tree, stream_of
+from cudadoctor.sources.spawning import apart, end_tree, ends_with_parent, stream_of
 
 _PATIENCE = 15.0  # seconds to look through trees, all of them together
 _LEAST = 0.5  # the same where others took too long before it
 _FORGOTTEN = 60.0  # seconds after which what was waited for in vain counts no more: a server looks again
-_DEATH_SIGNAL, _SIGKILL = 1, 9  # of prctl(2)
 # Whatever belongs to others, is open to others, leads elsewhere or may name libraries.
 _LOOKED_FOR = [
     "(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", "-o", "-name", "*.so*", ")", "-print0",
@@ -29,9 +29,14 @@ _in_vain = []  # type: list[tuple[float, float]] # when a listing had taken too 
 _ends = []  # type: list[float] # when the run that asks is over (time.monotonic)
 
 
-def end_by(when: float) -> None:
-    """No listing is waited for beyond this moment (time.monotonic): the run that asks has a limit of its own."""
-    _ends[:] = [when]
+@contextmanager
+def until(when: float) -> Iterator[None]:
+    """Within this no listing is waited for beyond that moment (time.monotonic): the run that asks has a limit of its own."""
+    _ends.append(when)
+    try:
+        yield
+    finally:
+        _ends.remove(when)
 
 
 def _patience() -> float:
@@ -39,24 +44,6 @@ def _patience() -> float:
     now = time.monotonic()
     lost = sum(seconds for when, seconds in _in_vain if when > now - _FORGOTTEN)
     return max(_LEAST, min([_PATIENCE - lost, *(end - now for end in _ends)]))
-
-
-def no_end() -> None:
-    """The run that had a limit is over."""
-    _ends.clear()
-
-
-def _with_parent() -> Callable[[], object] | None:
-    """What the child calls before `find` begins, so that it ends with this process; nothing on other systems."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
-        return None
-    return lambda: prctl(_DEATH_SIGNAL, _SIGKILL, 0, 0, 0)
 
 
 class Listing:
@@ -67,8 +54,8 @@ class Listing:
         self.roots = roots
         self.found = ()  # type: tuple[str, ...]
         self._child = subprocess.Popen(
-            [find, *roots, *_LOOKED_FOR], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env={"LC_ALL": "C"}, preexec_fn=_with_parent(),
-            **apart(),
+            [find, *roots, *_LOOKED_FOR], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env={"LC_ALL": "C"},
+            preexec_fn=ends_with_parent(), **apart(),
         )  # type: subprocess.Popen[bytes] | None  # fmt: skip
         self._failure = None  # type: OSError | None
 
@@ -80,7 +67,7 @@ class Listing:
             out = _read(child, began + patience)
             if out is None:
                 _in_vain.append((time.monotonic(), time.monotonic() - began))
-                self._failure = OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
+                self._failure = OSError(errno.ETIME, f"it takes longer than {patience:.2g} s")
                 _leave(child)
             else:
                 self.found = tuple(os.fsdecode(path) for path in out.split(b"\0") if path)
@@ -115,4 +102,4 @@ def _leave(child: subprocess.Popen[bytes]) -> None:
     assert child.stdout is not None
     child.stdout.close()
     if child.poll() is None:
-        child.returncode = -_SIGKILL  # what was killed is nobody's to wait for
+        child.returncode = -signal.SIGKILL  # what was killed is nobody's to wait for

@@ -1,4 +1,6 @@
-"""Who else may change a place: its owner, whoever mounted its file system, the members of its group, and whom its access list names."""
+"""Who else may change a place, or what is looked up on the way to it: its owner, whoever mounted its file system, the members of its group,
+and whom its access list names.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 
 _FIRST_PERSON = 1000  # user ids below it are the system's own
 _NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
 _LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
+_MOST_LINKS = 40  # as in the kernel
+_OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
 _OF_A_PERSON = re.compile(r"(?:^|,)(?:uhelper=|user=(?!root(?:,|$)))")  # who mounted a file system, as libmount notes it
 
@@ -140,3 +144,64 @@ def is_unmapped(user: int) -> bool:
     except (OSError, ValueError):
         return False
     return user == overflow and not any(first <= overflow < first + count or outside == 0 for first, outside, count in mapped)
+
+
+def leads_to(place: str) -> str | None:
+    """Where a link leads; None where the place is none."""
+    return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else None
+
+
+def of_root_alone(place: str) -> bool:
+    info = os.lstat(place)
+    if not belongs_to_root(info):
+        return False
+    if stat.S_ISLNK(info.st_mode):
+        return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
+    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
+        return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
+    return not open_to_others(place, info)
+
+
+def is_roots(path: str, of_root_alone: Callable[[str], bool] = of_root_alone, leads_to: Callable[[str], str | None] = leads_to) -> bool:
+    """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
+    (/tmp) only what is there and root's counts, not the folder, nor what another user may still make. Nobody finds anything in /dev/null.
+    """
+    last = os.sep
+    try:
+        for last in way(path, leads_to):
+            if last != os.devnull and not of_root_alone(last):
+                return False
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        return False  # what may not be looked at is not known to be root's
+    return last == os.devnull or not (_is_everybodys(last) or f"{last}/".startswith(_OF_PROCESSES))
+
+
+def _is_everybodys(place: str) -> bool:
+    info = os.lstat(place)
+    return stat.S_ISDIR(info.st_mode) and open_to_others(place, info)
+
+
+def way(path: str, leads_to: Callable[[str], str | None] = leads_to) -> Iterator[str]:
+    """All that is looked up between / and the file, in the order of the looking up. Links are followed by hand, so each is among them."""
+    parts, here, links = path.split(os.sep)[::-1], "/", 0
+    yield here
+    while parts:
+        part = parts.pop()
+        if part in ("", os.curdir):
+            continue
+        if part == os.pardir:
+            here = os.path.dirname(here)
+            continue
+        place = f"/{part}" if here == "/" else f"{here}/{part}"
+        target = leads_to(place)
+        yield place
+        if target is None:
+            here = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError("too many links")
+        here = "/" if os.path.isabs(target) else here
+        parts.extend(target.split(os.sep)[::-1])

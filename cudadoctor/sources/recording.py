@@ -11,7 +11,6 @@ import io
 import os
 import re
 import secrets
-import shutil
 import stat
 import tarfile
 from contextlib import suppress
@@ -35,7 +34,6 @@ MAX_NAME = 200  # characters of the tool whose bundle it was cut from
 MEMBER = "recording.json"
 _LOG = "kernel-log"  # what happened last counts most
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
-_OF_EVIDENCE = re.compile(rf"{_ID.pattern}\.(?:out|err)\.txt")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
 
 
@@ -150,9 +148,9 @@ def _is_recording(folder: str) -> bool:
     """Whether it is one of ours, and nothing else lies among its evidence: that may be replaced as a whole."""
     try:
         with open(os.path.join(folder, MEMBER), "rb") as stream:
-            _head(folder, stream.read(MAX_HEAD + 1))
-        with os.scandir(os.path.join(folder, "evidence")) as entries:
-            return all(entry.is_file(follow_symlinks=False) and _OF_EVIDENCE.fullmatch(entry.name) is not None for entry in entries)
+            head = _head(folder, stream.read(MAX_HEAD + 1))
+        listed = {path for item in head.evidence for path in (item.stdout, item.stderr)}
+        return all(f"evidence/{name}" in listed for name in os.listdir(os.path.join(folder, "evidence")))
     except FileNotFoundError as error:
         return bool(error.filename != os.path.join(folder, MEMBER))  # one of nothing has no folder for it
     except (OSError, RecordingError):
@@ -209,24 +207,24 @@ def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
         os.mkdir(partial, 0o700)
         os.mkdir(os.path.join(partial, "evidence"), 0o700)
         for name, content in files.items():
-            with _new(os.path.join(partial, *name.split("/"))) as stream:
+            with writing.new(os.path.join(partial, *name.split("/"))) as stream:
                 stream.write(content)
         for name in ("evidence", MEMBER):  # what says that it is whole comes last
             if force:
-                _remove(os.path.join(target, name))
+                writing.remove(os.path.join(target, name))
             os.rename(os.path.join(partial, name), os.path.join(target, name))
             moved.append(name)
     finally:
         if len(moved) == 1:  # what was moved without the other is no recording
-            _remove(os.path.join(target, *moved))
-        _remove(partial)
+            writing.remove(os.path.join(target, *moved))
+        writing.remove(partial)
 
 
 def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None:
     """Under another name first where an archive is to be replaced: one that is broken off takes nothing away."""
     partial = f"{target}.{secrets.token_hex(8)}.partial" if force else target
     try:
-        with _new(partial) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        with writing.new(partial) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
             for name, content in sorted(files.items(), key=lambda file: (file[0] != MEMBER, file[0])):  # a reader knows it by the first
                 member = tarfile.TarInfo(name)
                 member.size, member.mode = len(content), 0o600
@@ -236,25 +234,8 @@ def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None
     except FileExistsError:
         raise
     except BaseException:  # a full disk, or Ctrl-C
-        _remove(partial)
+        writing.remove(partial)
         raise
-
-
-def _new(path: str) -> IO[bytes]:
-    """A file that was not there before: FileExistsError otherwise, whatever is in its place."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
-
-
-def _remove(path: str) -> None:
-    """A file, a link itself, or a folder without following links in it."""
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def _opened(path: Path, body: bytes | None) -> IO[bytes]:

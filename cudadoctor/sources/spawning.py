@@ -163,6 +163,19 @@ def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
     return {"start_new_session": True, "cwd": "/"}
 
 
+def ends_with_parent(number: int = 9) -> Callable[[], object] | None:
+    """What a child calls before it begins, so that it gets this signal when its parent ends; None where the system has no such thing."""
+    if not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+    return lambda: prctl(1, number, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
 def end_tree(process: Process, *, groups: bool = HAS_GROUPS) -> None:
     """End the child and all that it started. A process that is gone, or that may not be ended, is no error."""
     if not groups:

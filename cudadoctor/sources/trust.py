@@ -19,11 +19,9 @@ from cudadoctor.sources import linked, owners
 from cudadoctor.sources.listings import Listing
 from cudadoctor.sources.spawning import ON_WINDOWS
 
-_MOST_LINKS = 40  # as in the kernel
 _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before, and bytes of a script's first line: so too
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
 _MADE_BY_LOADER = re.compile(r"\$\{?(?:LIB|PLATFORM)\b")
 # The loader's own folders, which every program looks through.
@@ -137,7 +135,7 @@ def _first_line(path: str) -> bytes:
 
 def changeable(path: str) -> str | None:
     """For root: whether somebody else may change it."""
-    return "may be written by another user" if as_root() and not _is_roots(path) else None
+    return "may be written by another user" if as_root() and not owners.is_roots(path) else None
 
 
 def led_elsewhere(path: str) -> str | None:
@@ -150,9 +148,9 @@ def led_elsewhere(path: str) -> str | None:
 def made_by_root(folder: str) -> bool:
     """Whether a folder is root's and nobody else may put another in its place, though others may write into it."""
     try:
-        places = list(_way(folder))
+        places = list(owners.way(folder))
         info = os.lstat(places[-1])
-        return stat.S_ISDIR(info.st_mode) and owners.belongs_to_root(info) and all(map(_of_root_alone, places[:-1]))
+        return stat.S_ISDIR(info.st_mode) and owners.belongs_to_root(info) and all(map(owners.of_root_alone, places[:-1]))
     except OSError:
         return False
 
@@ -205,7 +203,10 @@ def _below(root: str) -> str | None:
     """
     find = _find()
     todo, seen = [root], []  # type: list[str], list[str]
-    looked = lru_cache(maxsize=None)(_of_root_alone), lru_cache(maxsize=None)(_leads_to)  # its links lead along the same few ways
+    looked = (
+        lru_cache(maxsize=None)(owners.of_root_alone),
+        lru_cache(maxsize=None)(owners.leads_to),
+    )  # its links lead along the same few ways
     try:
         while todo:
             top = todo.pop()
@@ -301,7 +302,7 @@ def _is_roots_in(path: str, of_root_alone: Callable[[str], bool], leads_to: Call
     if not owners.belongs_to_root(info):
         return False
     if stat.S_ISLNK(info.st_mode):  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
-        return _is_roots(path, of_root_alone, leads_to)
+        return owners.is_roots(path, of_root_alone, leads_to)
     return not owners.open_to_others(path, info)
 
 
@@ -313,7 +314,7 @@ def strange_link(path: str, *, to_read: bool = False) -> str | None:
     if ON_WINDOWS:
         return None
     try:
-        places = (place for place in _way(os.path.abspath(path)) if stat.S_ISLNK(os.lstat(place).st_mode))
+        places = (place for place in owners.way(os.path.abspath(path)) if stat.S_ISLNK(os.lstat(place).st_mode))
         held = ((place, os.lstat(place).st_uid) for place in places)
         return next((place for place, user in held if user not in (0, os.geteuid()) and not (to_read and owners.is_unmapped(user))), None)
     except OSError:
@@ -367,65 +368,3 @@ def _is_here(folder: str) -> bool:
         return False
     windows = os.environ.get("SYSTEMROOT", "C:\\Windows").lower()
     return not folder.lower().startswith(windows) if ON_WINDOWS else os.path.normpath(folder) not in _SYSTEM
-
-
-# ---------------------------------------------------------------- what nobody but root may change
-def _leads_to(place: str) -> str | None:
-    """Where a link leads; None where the place is none."""
-    return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else None
-
-
-def _of_root_alone(place: str) -> bool:
-    info = os.lstat(place)
-    if not owners.belongs_to_root(info):
-        return False
-    if stat.S_ISLNK(info.st_mode):
-        return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
-    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
-        return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
-    return not owners.open_to_others(place, info)
-
-
-def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, leads_to: Callable[[str], str | None] = _leads_to) -> bool:
-    """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
-    (/tmp) only what is there and root's counts, not the folder, nor what another user may still make. Nobody finds anything in /dev/null.
-    """
-    last = os.sep
-    try:
-        for last in _way(path, leads_to):
-            if last != os.devnull and not of_root_alone(last):
-                return False
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError:
-        return False  # what may not be looked at is not known to be root's
-    return last == os.devnull or not (_is_everybodys(last) or f"{last}/".startswith(_OF_PROCESSES))
-
-
-def _is_everybodys(place: str) -> bool:
-    info = os.lstat(place)
-    return stat.S_ISDIR(info.st_mode) and owners.open_to_others(place, info)
-
-
-def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterator[str]:
-    """All that is looked up between / and the file, in the order of the looking up. Links are followed by hand, so each is among them."""
-    parts, here, links = path.split(os.sep)[::-1], "/", 0
-    yield here
-    while parts:
-        part = parts.pop()
-        if part in ("", os.curdir):
-            continue
-        if part == os.pardir:
-            here = os.path.dirname(here)
-            continue
-        place = f"/{part}" if here == "/" else f"{here}/{part}"
-        target = leads_to(place)
-        yield place
-        if target is None:
-            here = place
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError("too many links")
-        here = "/" if os.path.isabs(target) else here
-        parts.extend(target.split(os.sep)[::-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -146,3 +147,20 @@ def _own(folder: int, name: str, flags: int, mode: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EPERM, why)
     return descriptor
+
+
+def new(path: str) -> IO[bytes]:
+    """A file that was not there before: FileExistsError otherwise, whatever is in its place."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def remove(path: str) -> None:
+    """A file, a link itself, or a folder without following links in it."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass

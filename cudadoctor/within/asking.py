@@ -56,9 +56,8 @@ _ahead: list[Judge] = []
 def start_ahead() -> None:
     """Start the child for a judgement that is to come: it reads its tables while this process still imports its own command line."""
     if not _ahead:
-        if "--quick" in sys.argv:
-            listings.end_by(time.monotonic() + _QUICKLY)
-        _ahead.append(Judge(warm=True))
+        with listings.until(time.monotonic() + (_QUICKLY if "--quick" in sys.argv else float("inf"))):
+            _ahead.append(Judge(warm=True))
 
 
 def started(*, warm: bool) -> Judge:
