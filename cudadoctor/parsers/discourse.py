@@ -33,10 +33,10 @@ _CLOSED = 3  # what weighs that it is over, said first, or below what was shown
 _LONGEST_TITLE = 160
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
-# of PyTorch, a whole version.
+# of PyTorch, tqdm's bar, a whole version.
 _OF_A_RUN = lazy(
     r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
-    r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\b\d{1,4}\.\d{1,4}\.\d"
+    r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\d%\|[^|\n]{0,80}\| |\b\d{1,4}\.\d{1,4}\.\d"
 )
 # conventionalcommits.org: what a change is called.
 _CHANGE = lazy(r"(?:feat|fix|docs|chore|refactor|tests?|ci|build|perf|style|revert)(?:\([\w /.,-]{1,40}\))?!?: \S")
@@ -64,6 +64,7 @@ _OUTPUT = lazy(
 _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*"
 SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
+_TICKED = lazy(r"^\s{0,6}[-*+] \[[xX]\] ")  # words of a form, to which somebody agreed
 _ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
 _FENCE = "```"
 _GAPS = lazy(r"\S {3,}(?=\S)")  # between the columns of a table
@@ -380,7 +381,7 @@ def is_heading(line: str) -> bool:
 
 
 def is_prose(line: str) -> bool:
-    """Whether somebody wrote the line: words, and no form that programs give their output."""
-    output = _OUTPUT.match(line) is not None and _CHAT.match(line) is None
+    """Whether somebody wrote the line: words, no form that programs give their output, and no box that somebody ticked."""
+    output = (_OUTPUT.match(line) is not None and _CHAT.match(line) is None) or _TICKED.match(line) is not None
     is_row = len(_GAPS.findall(line)) > 1
     return len(_WORDS.findall(line)) > 1 and not (output or is_row) and not is_prompt(line)

@@ -16,7 +16,7 @@ from cudadoctor.report.clean import one_line
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
 
-_NUMBERED = re.compile(r"(.*\D|)(\d{1,9})(\D*)", re.DOTALL)
+_NUMBERED = re.compile(r"\A(.*\D|)(\d{1,9})(\D*)", re.DOTALL)
 _LONGEST = 60  # characters of a set of nodes
 _MOST = 6  # entries of a list; -v shows all
 

@@ -43,7 +43,7 @@ _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".m
 _CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
 _AT_HOME = re.compile(r"\$HOME\b")
 _UNKNOWN = re.compile(r"[$`*?\[\\]")
-_SETS = re.compile(r"[A-Za-z_]\w{0,100}=(?!.*&&)").match
+_SETS = re.compile(r"[A-Za-z_]\w{0,100}=").match
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
@@ -164,7 +164,7 @@ def _allowed(program: str, *, missing: bool = False) -> str:
 def _lines(script: str) -> list[str]:
     """What is run one after the other; all at once where a line sets a variable for those behind it."""
     lines = script.split("\n")
-    return [script] if any(map(_SETS, lines)) else lines
+    return [script] if any(_SETS(line) and "&&" not in line for line in lines) else lines
 
 
 def run(script: str, removed: Collection[str] | None = None) -> int:

@@ -43,14 +43,14 @@ REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load som
 BESIDE = "CUDADOCTOR_BESIDE"  # and which libraries of these names lie in an empty or relative entry of LD_LIBRARY_PATH
 # What the driver, Numba and its packages have the loader look for by name.
 _BY_NAME = re.compile(
-    r"lib(?:cuda|nvidia-[\w-]+|nvvm|nvrtc(?:-builtins)?|nvJitLink|cudart|stdc\+\+|gcc_s|gomp|c|m|z|dl|rt|pthread)\.so(?:\.[\d.]+)?"
+    r"lib(?:cuda|nvidia-[\w-]{1,40}|nvvm|nvrtc(?:-builtins)?|nvJitLink|cudart|stdc\+\+|gcc_s|gomp|c|m|z|dl|rt|pthread)\.so(?:\.[\d.]+)?"
 )
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
-    r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
+    r"\A(?:BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
     r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|(?!CUDA_).*_INJECTION.*|(?!CUDA|NVCC|XLA|TF_|NUMBA|NCCL|JAX|TORCH).*_OPT(?:ION)?S"
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
-    r"|PYTHON(?!PATH$|HOME$|USERBASE$|PYCACHEPREFIX$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
+    r"|PYTHON(?!PATH$|HOME$|USERBASE$|PYCACHEPREFIX$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*)",
 )
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
 # What else a program gets that is run to repair something: as sudo does, no other name.

@@ -25,7 +25,7 @@ print(json.dumps(found))
 _PATIENCE = 30.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+!-]{0,80}")
-_INDEX = re.compile(r"[\w.!-]+\+(?P<name>cpu|cu\d{2,3}|rocm\d\.\d(?:\.\d)?|xpu)")  # PyTorch's wheels are named after their index
+_INDEX = re.compile(r"[\w.!-]{1,60}\+(?P<name>cpu|cu\d{2,3}|rocm\d\.\d(?:\.\d)?|xpu)")  # PyTorch's wheels are named after their index
 _OF_PYTORCH = ("torch", "torchvision", "torchaudio")
 _INDEXES = "https://download.pytorch.org/whl/"
 

@@ -31,7 +31,7 @@ _ahead = {}  # type: dict[str, Listing]  # listings that were begun before someb
 _kept = []  # type: list[_Question]  # those that are being answered
 _PYTHONS = ("python", "pypy")  # how the names of interpreters begin
 # What follows `env` in a script's first line: a program, behind -S also words for it. Its other options and NAME=value lead elsewhere.
-_PLAIN_ENV = re.compile(r"(?:-S )?[\w./+][\w./+-]*(?: [\w./+-]+)*\Z")
+_PLAIN_ENV = re.compile(r"\A(?:-S )?[\w./+][\w./+-]*(?: [\w./+-]+)*\Z")
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 

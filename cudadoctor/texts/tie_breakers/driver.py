@@ -274,6 +274,8 @@ TIES = (
         unless_stated=(NOUVEAU,),
         basis="suspected",
     ),
+    # Somebody says that his firmware checks signatures.
+    joined(REFUSED, suspects(REFUSED), beside=("secure-boot-on",), unless=(there(SECURE_BOOT),), unsettled=True, basis="suspected"),
     # The package manager knows no package of the driver, and nothing of one is shown: its repository is not set up.
     joined(
         NOT_INSTALLED,

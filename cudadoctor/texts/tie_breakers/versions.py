@@ -69,6 +69,8 @@ def two_driver_versions(case: Case) -> Iterator[Clue]:
     elif loaded is not None and file is not None:
         library, shown = file
         yield finding(MISMATCH, lines, loaded.some()[:1], shown, module=loaded.need().version.text, library=library.text)
+    elif named := case.says("mismatch-named"):  # somebody's word for what nvidia-smi says on the same machine
+        yield finding(MISMATCH, lines, named)
     elif case.container:  # an image brings a libcuda of its own more often than a host has two
         yield finding(COMPAT, lines, case.container, basis="suspected")
     elif refused := case.suspected(MISMATCH, words=_MISMATCH):
