@@ -13,8 +13,10 @@ from cudadoctor.model.values import (
     DRIVER_PACKAGES,
     KERNEL,
     PCI,
+    SETTING,
     Kernel,
     PciFunction,
+    Setting,
 )
 from cudadoctor.prescribe import prescribe
 from cudadoctor.prescribe.distribution import from_word
@@ -354,7 +356,7 @@ def test_a_restart_that_would_load_the_same_module_is_not_advised() -> None:
 
 def test_a_driver_that_does_not_compile_is_not_installed_again() -> None:
     line = "/var/lib/dkms/nvidia-current/{}/build/nvidia-drm/nvidia-drm-drv.c:300:6: error: no member named 'x'"
-    state = {PCI: bus(gpu(None, AMPERE)), KERNEL: RELEASE}
+    state = {PCI: bus(gpu(None, AMPERE)), KERNEL: RELEASE, SETTING: Setting(words={"compiled-with-headers": 1})}
     found = prescribe(finding("driver-build-failed", line.format("535.154.05")), {}, facts_of(state), KNOWLEDGE, "debian-12")
     assert found is not None
     assert "apt-get install -y nvidia-open" in commands(found)

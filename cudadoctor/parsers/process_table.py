@@ -31,6 +31,7 @@ _FUSER = lazy(
 _LSOF = lazy(
     r"^(?P<command>\S{1,32})\s{1,20}(?P<pid>\d{1,8})\s(?:.{1,60}\s)?(?P<user>[a-z_][\w.-]{0,31})\s.{1,80}(?P<node>/dev/nvidia[\w-]{1,20})$"
 )
+_DATE = lazy(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\b")  # ps -o lstart
 _USER = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?\[?(?P<user>[\w.-]{1,64})@")
 _LETTERS: dict[str, State] = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}
 
@@ -50,9 +51,7 @@ def parse(text: Text) -> Output:
             columns = next((tuple(names.split()) for form, names in _TYPED if form.search(typed)), ()) if typed else ()
             node = None
         elif _HEADER.match(line):
-            names = line.split()
-            # A date of several words (lstart) shifts what stands behind it: that is read as one.
-            columns = (*names[: names.index("STARTED")], "COMMAND") if "STARTED" in names else tuple(names)
+            columns = tuple(line.split())
         elif (held := _FUSER.match(line) or _LSOF.match(line)) is not None and (node := held["node"] or node) is not None:
             devices = (node,)
             _join(found, Process(pid=int(held["pid"]), user=held["user"], command=held["command"], devices=devices, line=number))
@@ -66,6 +65,11 @@ def parse(text: Text) -> Output:
 
 def _row(line: str, columns: Sequence[str], number: int, who: str | None) -> Process | None:
     """`who`: the user of the last prompt, whose own the process may be."""
+    date = _DATE.search(line) if "STARTED" in columns else None
+    if date is not None:
+        line = line.replace(date[0], "a-date", 1)
+    elif "STARTED" in columns:  # as `ps -o start` prints it, of one word or two: what stands behind it is read as one
+        columns = (*columns[: columns.index("STARTED")], "COMMAND")
     cells = line.split(None, len(columns) - 1)
     row = dict(zip(columns, cells, strict=False))
     if len(cells) < len(columns) or not row["PID"].isdecimal():

@@ -28,7 +28,7 @@ _FOUND = lazy(
     r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
     r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
 )
-_AT = lazy(r"^(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
+_AT = lazy(r"^(?!/etc/)(?:\./|/)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.\w{1,5}[:-]\d{1,6}[:-]")
 _NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
 _LISTED = lazy(r"^\d{1,6}[:-]")
 HUNK = lazy(r"^(?:```diff\s{0,4}$|diff --git a/|@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@|--- a/|\+\+\+ b/)")
@@ -103,7 +103,9 @@ _ADVISED = lazy(
 _PAST = lazy(r"^git (?:--no-pager )?(?:log|show|blame|annotate|diff|grep)\b")
 _SEARCH = lazy(r"^(?:e?grep|rg|ag|ack)\b[^|]*$")  # what a pipe hands on is no source
 _QUOTED = lazy(r"'[^']{0,400}'|\"[^\"]{0,400}\"")
-_PLACE = lazy(rf"^(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{_SOURCES})[:-]\d{{1,6}}[:-]")
+_PLACE = lazy(  # of what a search found in a source; a compiler's error in a log has a column too
+    rf"^(?!/etc/)(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{_SOURCES})[:-]\d{{1,6}}[:-](?!\d{{1,5}}: (?:fatal )?error: )"
+)
 _COMMIT, _AUTHOR = lazy(r"^commit [0-9a-f]{7,64}\b"), lazy(r"^(?:Author|Merge): ")  # git log, with or without its prompt
 _OF_COMMIT = lazy(r"^(?:commit [0-9a-f]{7,40}\b|Merge: |Author: |Date: |diff --git |index |@@ |[ +-])")
 

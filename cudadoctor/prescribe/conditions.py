@@ -252,10 +252,13 @@ CONDITIONS: dict[str, Condition] = {
         name: _told(name)
         for name in (
             "akmods-building",
+            "build-error-shown",
+            "compiled-with-headers",
             "compose-capabilities",
             "docker-engine-listed",
             "eks-image-without-driver",
             "late-directives",
+            "login-node",
             "gcc-by-alternatives",
             "module-signed",
             "mps-gone",

@@ -15,6 +15,7 @@ from cudadoctor.prescribe.places import by_run_installer
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "suse": "zypper", "arch": "pacman"}
+_LICENCES = {"open-modules": "'Dual MIT/GPL'", "proprietary-modules": "NVIDIA"}  # of the kernel modules that a cause asks for
 FABRIC_IN_ONE_WORD = 580  # the first branch
 
 
@@ -34,7 +35,10 @@ _HEADERS_OF_RUNNING: dict[str, Value] = {
 def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
     yield "driver_packages", (*case.driver.packages, *_beside_on_arch(case))
-    yield "module_check", _module_check(case)
+    yield "module_check", Script(_module_check(case))
+    yield "built_check", Script(_built_check(case))
+    later = case.system.family == "fedora" and case.driver.origin == "archive"  # there the module is built after its package is installed
+    yield "driver_check", Script(f"rpm -q {' '.join(case.driver.packages)}" if later else _built_check(case))
     yield "module_name", _module_name(case)
     yield "debian_alternative", _debian_alternative(case)
     other = case.value("alternative")  # of Debian's, which another branch than the installed one holds
@@ -113,12 +117,24 @@ def _module_name(case: Case) -> str:
     return f"nvidia-{older or 'current'}" if _of_debian(case) else "nvidia"
 
 
-def _module_check(case: Case) -> Script:
-    """DKMS knows the module by all of its names, and for kernels that do not run yet."""
+def _module_check(case: Case, release: str | None = None) -> str:
+    """DKMS knows the module by all of its names, and for kernels that do not run yet. `release`: how its version begins."""
+    begins = "^nvidia" if release is None else rf"^nvidia.*[/ ]{release}"
     if case.system.family == "arch" and any(name.endswith("-dkms") for name in case.driver.packages):
-        return Script("dkms status | grep '^nvidia.*installed'")
-    own = _of_debian(case)
-    return Script("dkms status -k \"$(uname -r)\" | grep '^nvidia.*installed'" if own else "modinfo -F version nvidia")
+        return f"dkms status | grep '{begins}.*installed'"
+    if _of_debian(case):
+        return f"dkms status -k \"$(uname -r)\" | grep '{begins}.*installed'"
+    return "modinfo -F version nvidia" + (f" | grep '^{release}'" if release is not None else "")
+
+
+def _built_check(case: Case) -> str:
+    """What fails as long as the module of before is there: of another branch, or of the same one and the other kind."""
+    chosen = case.driver
+    licence = _LICENCES.get(case.cause.driver or "")
+    if licence is not None and not _of_debian(case):
+        return f"modinfo -F license nvidia | grep -x {licence}"
+    exact = chosen.branch is not None and str(chosen.branch) in " ".join((*chosen.packages, chosen.stream or ""))
+    return _module_check(case, rf"{chosen.branch}\." if exact else None)
 
 
 def _debian_alternative(case: Case) -> str | None:

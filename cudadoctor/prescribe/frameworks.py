@@ -241,11 +241,13 @@ def _listed(case: Case) -> dict[str, str]:
 
 
 def _beside_torch(case: Case) -> tuple[str, ...]:
-    """The packages that have to come with another PyTorch: those that are there. A text that lists torch alone (pip show) tells of none."""
-    there = _listed(case)
-    none = case.python is not None and "torch" in there
+    """The packages that have to come with another PyTorch: those that are there. A text that lists torch alone (pip show) tells of none; a
+    project that lists it gets no requirement that it did not have.
+    """
+    there, owned = _listed(case), managers.owns_project(case)
+    none = "torch" in there and (owned or case.python is not None)
     found = tuple(name for name in ("torchvision", "torchaudio") if name in there) or (() if none else ("torchvision",))
-    return tuple(managers.UNPINNED[name] for name in found) if managers.owns_project(case) else found
+    return tuple(managers.UNPINNED[name] for name in found) if owned else found
 
 
 def jax_of_jaxlib(case: Case) -> str | None:

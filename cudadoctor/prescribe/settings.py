@@ -26,6 +26,7 @@ _OF_CAUSE = {
     "cuda-visible-devices-invalid": "CUDA_VISIBLE_DEVICES",
     "numba-simulator-enabled": "NUMBA_ENABLE_CUDASIM",
     "numba-cuda-disabled": "NUMBA_DISABLE_CUDA",
+    "libcuda-stub-loaded": "LD_LIBRARY_PATH",
     "library-path-conflict": "LD_LIBRARY_PATH",
     "nccl-interface-missing": "NCCL_SOCKET_IFNAME",
 }
@@ -76,6 +77,8 @@ def values(case: Case) -> Found:
         # sed looks at the line again: where it is another by now nothing is changed, and the verify fails.
         yield "comment_out", rf"{place.line}{{/\(^\|[^${{]\)\b{place.name}[= ]/s/^/{mark}/}}"
         yield "commented", rf"{place.line}{{/^{mark}.*\b{place.name}\b/{{p;q}}}};$q1"
+        # The stub folders of a list of folders, behind another one or before it: an empty entry would be the working directory.
+        yield "without_stubs", rf'{place.line}{{s#:[^:"]*/stubs\b/*##g;s#\(="\?\)[^:="]*/stubs\b/*:#\1#}}'
         yield "put_back", rf"{place.line}{{/\b{place.name}\b/s/^{mark}//}}"
 
 
@@ -99,6 +102,8 @@ CONDITIONS: dict[str, Condition] = {
     "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_conda(place) and _SYSTEM.match(place.path) is None),
     "set-in-conda": _place(lambda case, place: _removed(case) and _of_conda(place)),
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is not None),
+    "set-once": lambda case: len(places(case)) == 1,
+    "line-of-system": _place(lambda case, place: _SYSTEM.match(place.path) is not None),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "set-in-unit": lambda case: bool(_units(case)),
     "set-in-image": _in_image,

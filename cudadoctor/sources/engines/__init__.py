@@ -22,7 +22,9 @@ _TIMED_OUT, _KILLED = 124, 137  # exit codes of timeout(1): it ended the program
 LATE = "it did not answer within the time limit"
 INTERRUPTED = "it was interrupted before it answered"
 _WORD = re.compile(r"[^\W\d_]{2}")
-_OF_SRUN = re.compile(r"srun: error: \S+: tasks? [\d,-]+: |srun: (?:Job step aborted|forcing|got SIG|Force)|slurmstepd-?\S{0,80}: error: \*\*\*")
+_OF_SRUN = re.compile(
+    r"srun: error: \S+: tasks? [\d,-]+: |srun: (?:Job step aborted|forcing|got SIG|Force)|slurmstepd-?\S{0,80}: error: \*\*\*"
+)
 
 
 class EngineError(Exception):
