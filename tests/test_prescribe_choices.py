@@ -388,3 +388,36 @@ def test_only_the_linux_driver_leaves_wsl() -> None:
     here = packages("nvidia-driver-535", "libnvidia-compute-535", "libnvidia-container1", "nvidia-container-toolkit", "cuda-toolkit-12-4")
     found = commands(written("wsl-linux-driver-installed", {DRIVER_PACKAGES: here}))
     assert "purge -y nvidia-driver-535 libnvidia-compute-535\n" in found
+
+
+@every(
+    "text, checks",
+    [
+        (
+            'PRETTY_NAME="Fedora Linux 43 (Workstation Edition)"\n$ rpm -q akmod-nvidia\nakmod-nvidia-590.48.01-1.fc43.x86_64\n'
+            "NVRM: The NVIDIA GPU 0000:09:00.0 (PCI ID: 10de:1c03)\nNVRM: installed in this system is not supported by the\n"
+            "NVRM: NVIDIA 590.48.01 driver release.\n",
+            ["rpm -q akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx-cuda", r"modinfo -F version nvidia | grep '^580\.'"],
+        ),
+        (
+            'PRETTY_NAME="Ubuntu 24.04.3 LTS"\n01:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device [10de:2b85]\n$ cat /proc/driver/nvidia/version\n'
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\n"
+            "NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n",
+            ["modinfo -F license nvidia | grep -x 'Dual MIT/GPL'"],
+        ),
+    ],
+)
+def test_the_check_of_a_new_driver_fails_with_the_one_before(text: str, checks: list[str]) -> None:
+    found = report(text).prescription
+    assert found is not None
+    assert [step.verify for step in found.steps if step.verify is not None][: len(checks)] == checks
+
+
+def test_where_nothing_but_a_restart_is_left_no_package_is_asked_for() -> None:
+    found = report(
+        'PRETTY_NAME="CachyOS"\nID=cachyos\nNVIDIA-SMI has failed because it couldn\'t communicate with the NVIDIA driver.\n$ uname -r\n6.17.8-2-cachyos\n'
+        "$ sudo modprobe nvidia\nmodprobe: FATAL: Module nvidia not found in directory /lib/modules/6.17.8-2-cachyos\n"
+        "$ pacman -Q | grep nvidia\nlinux-cachyos-nvidia-open 6.17.9-2\nnvidia-utils 580.105.08-5\n"
+    ).prescription
+    assert found is not None
+    assert (shells(found), found.action) == (["sudo reboot"], "reboot")

@@ -154,7 +154,7 @@ def test_evidence_that_was_cut_since_proves_no_health(lost: int, sized: bool, tm
     head = json.loads((target / recording.MEMBER).read_bytes())
     assert run("check", "--replay", str(target)).code == 0
     for item in [] if sized else head["evidence"]:
-        del item["size"]
+        del item["size"], item["crc32"]
     (target / recording.MEMBER).write_text(json.dumps(head))
     nvml = target / "evidence" / "nvml.out.txt"
     nvml.write_bytes(nvml.read_bytes()[:-lost])
@@ -163,6 +163,23 @@ def test_evidence_that_was_cut_since_proves_no_health(lost: int, sized: bool, tm
     assert item is not None
     assert not item.whole
     assert read.remarks == ("nvml is not whole: the recording lost a part of it",)
+    assert run("check", "--replay", str(target)).code == 3
+
+
+@pytest.mark.parametrize(("summed", "bit"), [(True, b'"index": 0'), (False, b'{"event": "gpu"')])
+def test_one_damaged_bit_proves_no_health(summed: bool, bit: bytes, tmp_path: Path) -> None:
+    """An older recording has no checksum; there a worker's line that is no object shows it."""
+    target = tmp_path / "r"
+    recording.write(EVIDENCE, str(target))
+    head = json.loads((target / recording.MEMBER).read_bytes())
+    for item in [] if summed else head["evidence"]:
+        del item["crc32"]
+    (target / recording.MEMBER).write_text(json.dumps(head))
+    nvml = target / "evidence" / "nvml.out.txt"
+    body = nvml.read_bytes()
+    at = body.index(bit)
+    nvml.write_bytes(body[:at] + bytes([body[at] ^ 0x10]) + body[at + 1 :])
+    assert recording.read(str(target)).cut_short
     assert run("check", "--replay", str(target)).code == 3
 
 

@@ -164,7 +164,7 @@ class _Doer:
         self._note(entry, step, "begun")
         try:
             code = applying.run(step.shell or "", self.removed)
-            failed = f"it ended with {code}" if code else self._verified(step)
+            failed = f"it ended with {code}" if code else _unverified(step)
         except applying.RefusedError as error:
             self._note(entry, step, "failed")
             before = f"Stopped: {one_line(str(error))}.{_undo(step)}" if error.begun else f"Nothing was run: {one_line(str(error))}."
@@ -177,13 +177,6 @@ class _Doer:
         self._note(entry, step, "done")
         self.acted = self.acted or changes
         _say("Done." if changes else "")
-
-    def _verified(self, step: Step) -> str | None:
-        """None where the step did what it was for; CHECK_AGAIN comes at the end of all."""
-        if step.verify is None or step.verify.startswith("cudadoctor ") or step.kind == "reads":
-            return None
-        code = applying.run(step.verify)
-        return f"its verify ended with {code}" if code else None
 
     def _entry(self, planned: Planned) -> journal.Entry:
         """What the journal keeps of a step, with the packages as they are before it."""
@@ -212,6 +205,17 @@ class _Doer:
             _write(_changed(entry, state), "Nothing was run:", ", so it could not be undone.")
         else:
             _write(_changed(entry, state), "The step ran, and", f".{_undo(step)}")
+
+
+def _unverified(step: Step) -> str | None:
+    """Why it is not known that the step did what it was for; CHECK_AGAIN comes at the end of all."""
+    if step.verify is None or step.verify.startswith("cudadoctor ") or step.kind == "reads":
+        return None
+    try:
+        code = applying.run(step.verify)
+    except applying.RefusedError as error:
+        return f"its commands ended well, but its verify was not run ({one_line(str(error))})"
+    return f"its verify ended with {code}" if code else None
 
 
 def _with_packages(entry: journal.Entry) -> journal.Entry:
@@ -323,9 +327,10 @@ def _take_back(
         raise StoppedError(f"Nothing was run: {one_line(refused)}.")
     _write(entry, "Nothing was run:")  # what cannot be noted afterwards must not begin
     try:
-        code = applying.run(command)
+        code = applying.run(command, installs=False)
     except applying.RefusedError as error:
-        raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from error
+        before = "Stopped, and done in part" if error.begun else "Nothing was run"
+        raise StoppedError(f"{before}: {one_line(str(error))}.") from error
     except (KeyboardInterrupt, SystemExit) as end:
         raise StoppedError("Interrupted: this undo may be done in part; cudadoctor fix --undo goes on with it.", _code(end)) from None
     if code and entry.state == "done":

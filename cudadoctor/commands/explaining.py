@@ -96,12 +96,19 @@ def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Eviden
 def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
     """A recording is refused with the command that reads it."""
     if found.recording:
-        raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
+        raise NotUnderstoodError(f"{name} is a recording: use `{terminal.called()} check --replay {_typed(folder)}`")
     from cudadoctor.sources import pasted
 
     if found.text is not None and not found.machines and not pasted.is_text(found.text.body):
         raise NotUnderstoodError(f"{name} holds no text: give what a program printed, a recording or a bundle")
     return found.machines or (pasted.evidence_of(found.text or b""),)
+
+
+def _typed(path: str) -> str:
+    """A path in a command; PATH where it would not stand on one line."""
+    from cudadoctor.prescribe import shells
+
+    return shells.typed(f"./{path}" if path.startswith("-") else path) if shells.printable(path) else "PATH"
 
 
 def _has_separator(what: str) -> bool:
@@ -133,19 +140,22 @@ def _text(
     whole = text.render(report, knowledge, style)
     if style.verbose or screen.fits(whole, style):
         return whole, report.exit_code
-    more = _more(what, report)
+    more = _more(what, report, knowledge)
     return screen.render(report, knowledge, style, screen.Commands(more, more, more)), report.exit_code
 
 
-def _more(what: str, report: Report) -> str:
-    """The command that shows all. What was piped or typed is not there a second time: of that the cause's page."""
+def _more(what: str, report: Report, knowledge: Knowledge) -> str:
+    """The command that shows all. What was piped or typed is not there a second time: of that the cause's page, for the text's system."""
     if what != "-" and _is_path(what):
-        from cudadoctor.prescribe import shells
-
-        return f"{terminal.called()} explain -v {shells.typed(f'./{what}' if what.startswith('-') else what)}"
+        return f"{terminal.called()} explain -v {_typed(what)}"
     shown = report.diagnosis
     named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
-    return f"{terminal.called()} explain {named}" if named is not None else f"{terminal.called()} check"
+    if named is None:
+        return f"{terminal.called()} check"
+    from cudadoctor.prescribe import distribution
+
+    system = (report.machine.distribution or "").replace(" ", "-")
+    return f"{terminal.called()} explain {named}{f' --distro {system}' if distribution.known_word(system, knowledge) else ''}"
 
 
 def _json(value: Report | Explanation) -> str:

@@ -267,6 +267,8 @@ def interpreter(argv: Sequence[str]) -> str | None:
     found = shutil.which(argv[0])
     if found is None or _is_python(argv[0]):
         return interpreters.behind_shims(found) if found is not None else None
+    if not os.path.isfile(found):  # a pipe would hold whoever opens it; the shell says what it is
+        return None
     try:
         with open(found, "rb") as stream:
             first = stream.readline(512)

@@ -1,6 +1,6 @@
 """Long logs repeat themselves: leaves out what stands many more times in the same text, and keeps count of what is left.
 
-A line counts as repeated where it differs from others in its digits alone (times, steps, process ids). The first and the last
+A line counts as repeated where it differs from others in its digits alone (times, steps, process ids), but not in a code. The first and the last
 occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands around a
 line that is rare stays, because it is its context. Where a text is long and its lines are all different, the words that anything here
 recognises repeat themselves: the lines stay that hold the first and the last occurrences of each.
@@ -8,6 +8,7 @@ recognises repeat themselves: the lines stay that hold the first and the last oc
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,11 +25,23 @@ HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and
 TELLING = 384 << 10  # characters of lines that hold one
 ENDS = ((24, 12), (8, 6), (2, 3), (1, 1), (1, 0))  # occurrences of a literal kept at each end, and lines around each
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_CODED = (b"rror", b"Xid", b"eturned", b"code", b"tatus")  # words behind which a code stands
+_CODE = re.compile(rb"s?(?: \([^()\n]{1,40}\))?[ =:(#]{1,3}(\d{1,4})(?![\d.%])")
 
 
 def shape(text: str) -> bytes:
-    """The text with every digit as 0: times, steps and process ids then look alike."""
-    return text.encode("utf-8", "surrogatepass").translate(_DIGITS)  # a digit's byte is no part of another character
+    """The text with every digit as 0, but for those of codes: times, steps and process ids then look alike, and no error like another."""
+    written = text.encode("utf-8", "surrogatepass")  # a digit's byte is no part of another character
+    found = bytearray(written.translate(_DIGITS))
+    for word in _CODED:
+        at = written.find(word)
+        while at >= 0:
+            at += len(word)
+            code = _CODE.match(written, at)
+            if code is not None:
+                found[code.start(1) : code.end(1)] = code[1]
+            at = written.find(word, at)
+    return bytes(found)
 
 
 class Condensed(NamedTuple):

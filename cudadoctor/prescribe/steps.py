@@ -7,7 +7,7 @@ known a step keeps its words and has no command. Commands that need root get `su
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -78,10 +78,19 @@ def prescribe(
         return None
     return Prescription(
         cause=diagnosis_root.cause,
-        action=action,
+        action=_without_packages(action, steps),
         steps=_checked_again(sorted(_one_restart(steps), key=lambda step: rights.ORDER.index(step.who))),
         no_software_fix=case.cause.no_software_fix,
     )
+
+
+def _without_packages(action: Action, steps: Sequence[Step]) -> Action:
+    """What the steps do where none of them changes a package: a restart, or a variable of the shell."""
+    kinds = {step.kind for step in steps if step.shell is not None} - {"reads"}
+    if action not in ("install-package", "install-driver") or not kinds or kinds & {"environment", "system", "destructive"}:
+        return action
+    reboots = any((step.shell or "").removeprefix("sudo ") == "reboot" for step in steps)
+    return "set-environment" if "session" in kinds else "reboot" if reboots else action
 
 
 def _suffices(step: StepTemplate, case: Case) -> bool:

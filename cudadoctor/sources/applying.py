@@ -167,16 +167,16 @@ def _lines(script: str) -> list[str]:
     return [script] if any(_SETS(line) and "&&" not in line for line in lines) else lines
 
 
-def run(script: str, removed: Collection[str] | None = None) -> int:
+def run(script: str, removed: Collection[str] | None = None, *, installs: bool = True) -> int:
     """Every line until one fails. `removed`: what the person was told that the package manager removes; where the lines before it (new
-    lists, another repository) make it more, a line is not run. None: whatever it removes was asked for. The exit code of the last one that
-    ran. KeyboardInterrupt or SystemExit once its program has ended.
+    lists, another repository) make it more, a line is not run. None: whatever it removes was asked for. `installs`: a line may bring the
+    program of one behind it. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
 
-    RefusedError: one of the lines may not be run.
+    RefusedError: one of the lines may not be run, or cannot be started.
     """
     lines = _lines(script)
     for number, line in enumerate(lines):
-        argv_of(line, missing=number > 0)  # a line before it may install that program
+        argv_of(line, missing=installs and number > 0)
     for number, line in enumerate(lines):
         if _AT_HOME.search(line) and inherited.settings_off(*_SETTINGS):
             raise RefusedError("others may write settings in this home folder, so nothing is made there", begun=number > 0)
@@ -188,7 +188,10 @@ def run(script: str, removed: Collection[str] | None = None) -> int:
         if more:
             why = f"after the lines before it `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"
             raise RefusedError(why, begun=True)
-        code = _run(argv)
+        try:
+            code = _run(argv)
+        except OSError as error:
+            raise RefusedError(f"{argv[0]} cannot be started: {error.strerror}", begun=number > 0) from error
         if code != 0:
             return code
     return 0

@@ -13,6 +13,7 @@ import re
 import secrets
 import stat
 import tarfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -53,6 +54,7 @@ class RecordedItem(msgspec.Struct, frozen=True, kw_only=True):
     stdout: str | None = None  # path inside the recording
     stderr: str | None = None
     size: int | None = None  # bytes of both files: what is shorter now was cut. None in older recordings
+    crc32: int | None = None  # of both, one behind the other
     dropped_bytes: int = 0
     seconds: float = 0.0
     excerpt: bool = False
@@ -94,8 +96,9 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
 
     def recorded(item: Item) -> RecordedItem:
         paths = {"stdout": keep(item, "out", item.stdout), "stderr": keep(item, "err", item.stderr or None)}
-        size = sum(len(files[path]) for path in paths.values() if path is not None)
-        return RecordedItem(**{**_fields(item, RecordedItem), **paths, "size": size, "seconds": round(item.seconds, 4)})
+        kept = b"".join(files[path] for path in paths.values() if path is not None)
+        more = {**paths, "size": len(kept), "crc32": zlib.crc32(kept), "seconds": round(item.seconds, 4)}
+        return RecordedItem(**{**_fields(item, RecordedItem), **more})
 
     items = tuple(map(recorded, evidence.items))
     origin = RecordedOrigin(**_fields(evidence, RecordedOrigin))
@@ -146,13 +149,16 @@ def refused(target: str, *, force: bool = False) -> str | None:
 
 def _is_recording(folder: str) -> bool:
     """Whether it is one of ours, and nothing else lies among its evidence: that may be replaced as a whole."""
+    member = os.path.join(folder, MEMBER)
+    if not os.path.isfile(member):  # a pipe would hold whoever opens it
+        return False
     try:
-        with open(os.path.join(folder, MEMBER), "rb") as stream:
+        with open(member, "rb") as stream:
             head = _head(folder, stream.read(MAX_HEAD + 1))
         listed = {path for item in head.evidence for path in (item.stdout, item.stderr)}
         return all(f"evidence/{name}" in listed for name in os.listdir(os.path.join(folder, "evidence")))
     except FileNotFoundError as error:
-        return bool(error.filename != os.path.join(folder, MEMBER))  # one of nothing has no folder for it
+        return bool(error.filename != member)  # one of nothing has no folder for it
     except (OSError, RecordingError):
         return False
 
@@ -326,20 +332,30 @@ _HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stan
 
 _MOST_REMARKS, _LONGEST_REMARK = 200, 1000  # the doctor makes a few, of a line each
 _LINE = 1 << 20  # bytes of a worker's line
+_EVENT = b'{"event": "'  # how it begins
 
 
 def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
-    """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or a worker's
-    last line is half a line, for older ones have no size.
+    """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or where a
+    worker's line is not whole, for older recordings have neither size nor checksum.
     """
-    last = (streams[0] or b"").rstrip(b"\n").rpartition(b"\n")[2] if recorded.kind == "worker" else b""
-    is_torn = any(_HOLE.search(stream or b"") for stream in streams) or b"\0" in last or (last.startswith(b"{") and not _is_whole(last))
-    return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
+    whole = b"".join(stream or b"" for stream in streams)
+    said = (streams[0] or b"") if recorded.kind == "worker" else b""
+    is_torn = _HOLE.search(whole) is not None or any(b"\0" in line or not _is_whole(line) for line in said.split(b"\n"))
+    return max((recorded.size or 0) - len(whole), int(is_torn))
+
+
+def _is_other(recorded: RecordedItem, *streams: bytes | None) -> bool:
+    return recorded.crc32 is not None and recorded.crc32 != zlib.crc32(b"".join(stream or b"" for stream in streams))
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line is all of an object of JSON. What is longer than any worker's line is not taken apart, which costs much memory."""
-    return line.endswith(b"}") if len(line) > _LINE else json_object(line.decode("utf-8", "replace")) is not None
+    """Whether a worker's line is all of an object of JSON; another program may have written before it, or a line of its own. What is longer
+    than any worker's line is not taken apart, which costs much memory."""
+    start = 0 if line.startswith(b"{") else line.find(_EVENT)
+    if start < 0:
+        return b'"event": "' not in line
+    return line.endswith(b"}") if len(line) > _LINE else json_object(line[start:].decode("utf-8", "replace")) is not None
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
@@ -377,8 +393,9 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         if item.dropped_bytes > recorded.dropped_bytes and item.id != _LOG:
             said = f"of {item.id} only the first {LONG >> 20} MiB were read, which is more than any machine says"
             origin.update(cut_short=True, remarks=(*origin["remarks"], said))
-        if lost:
-            item = msgspec.structs.replace(item, dropped_bytes=item.dropped_bytes + lost)
-            origin.update(cut_short=True, remarks=(*origin["remarks"], f"{item.id} is not whole: the recording lost a part of it"))
+        if lost or _is_other(recorded, *streams):
+            item = msgspec.structs.replace(item, dropped_bytes=item.dropped_bytes + max(lost, 1))
+            said = "is not whole: the recording lost a part of it" if lost else "was damaged, or changed, since it was recorded"
+            origin.update(cut_short=True, remarks=(*origin["remarks"], f"{item.id} {said}"))
         items.append(item)
     return Evidence(items=tuple(items), origin="recording", **origin)

@@ -38,6 +38,7 @@ _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
 _FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
 _COUNTED = re.compile(r"^\s{0,8}(?:<attached_gpus>|Attached GPUs\s{1,60}: )(\d{1,5})\b", re.MULTILINE)
 _GPU = re.compile(r"^[ \t]{0,8}(?:<gpu id=|GPU [0-9A-Fa-f]{4,8}:)", re.MULTILINE)
+_PLAIN = re.compile(r"[\w./:+][\w./:+-]{0,1000}")  # a path that no shell reads as anything else
 _HEAD = 64 << 10  # characters within which a file shows what it is
 _SHOWN = 1 << 20  # characters by which -q is told from another text
 _FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
@@ -58,11 +59,13 @@ def replayed(path: str) -> tuple[Evidence, ...]:
         raise BundleError(f"{path}: no such file or directory")
     if os.path.isdir(path) and not _shows_a_bundle(path):
         return (recording.read(path),)
-    found = opened(path)
+    whole = unpacking.read_file(path, bug_report.is_report) if not os.path.isdir(path) else None
+    found = _of_content(whole, path) if whole is not None else opened(path)
     if found.recording:
-        return (recording.read(path),)
+        return (recording.read(path, whole.body if whole is not None else None),)
     if found.text is not None:
-        raise BundleError(f"{path}: neither a recording nor a bundle. If it is the text of a failure: `cudadoctor explain {path}`")
+        named = path if _PLAIN.fullmatch(path) else "PATH"
+        raise BundleError(f"{path}: neither a recording nor a bundle. If it is the text of a failure: `cudadoctor explain {named}`")
     return found.machines
 
 
