@@ -285,6 +285,33 @@ def test_a_verify_that_fails_is_a_failed_step() -> None:
     assert states() == ["begun", "failed"]
 
 
+@pytest.mark.parametrize("program", ["no-such-program", "{folder}/damaged"])
+def test_a_verify_that_cannot_run_does_not_hide_what_was_done(program: str, tmp_path: Path) -> None:
+    (tmp_path / "damaged").write_bytes(b"\0\1")
+    (tmp_path / "damaged").chmod(0o755)
+    with pytest.raises(StoppedError, match=r"its commands ended well, but its verify was not run \(.*\)\. To undo it: rm"):
+        apply(step(f"touch {tmp_path}/made", verify=program.format(folder=tmp_path), undo=f"rm {tmp_path}/made"))
+    assert (tmp_path / "made").exists()
+    assert states() == ["begun", "failed"]
+
+
+def test_a_program_that_cannot_be_started_ends_the_step_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "damaged").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "damaged").chmod(0o755)
+    with pytest.raises(StoppedError, match=r"^Stopped: .*damaged cannot be started: .*\. To undo it: rm"):
+        apply(step(f"touch {tmp_path}/made\n{tmp_path}/damaged", undo=f"rm {tmp_path}/made"))
+    assert states() == ["begun", "failed"]
+
+
+def test_an_undo_whose_last_program_is_not_there_does_not_begin(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert apply(step(f"touch {made}", undo="true"))
+    entry = journal.last_run(journal.read())[0]
+    with pytest.raises(StoppedError, match="Nothing was run: no-such-program is not installed"):
+        command._take_back(entry, KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: f"rm {made}\nno-such-program")
+    assert made.exists()
+
+
 def test_an_interruption_between_step_and_verify_is_told(tmp_path: Path) -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

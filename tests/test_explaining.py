@@ -419,3 +419,11 @@ def test_a_files_name_is_no_option_of_the_command_that_shows_more(tmp_path: Path
     monkeypatch.chdir(tmp_path)
     (tmp_path / "--format=json").write_text("AssertionError: Torch not compiled with CUDA enabled\n")
     assert "explain -v ./--format=json" in run("explain", "--", "--format=json").out
+
+
+def test_a_path_in_a_printed_command_stays_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recording.write(evidence_of("driver-not-loaded"), "r;id;")
+    Path("a;id;.txt").write_text("nothing\n", "utf-8")
+    assert "check --replay 'r;id;'`" in run("explain", "r;id;").err
+    assert "`cudadoctor explain PATH`" in run("check", "--replay", "a;id;.txt").err

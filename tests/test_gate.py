@@ -8,12 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from cudadoctor.report.clean import gated
-from tests.command_line import NOUVEAU, host, run
+from cudadoctor.sources import recording
+from tests.command_line import NOUVEAU, evidence_of, host, run
 
 PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
 
@@ -101,6 +103,23 @@ def test_no_traceback_reaches_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
+    """As <(ssh node cat r.tar.gz): it can be read once."""
+    recording.write(evidence_of("h200-healthy"), str(tmp_path / "r.tar.gz"))
+    end, start = os.pipe()
+
+    def write() -> None:
+        with open(start, "wb") as stream:
+            stream.write((tmp_path / "r.tar.gz").read_bytes())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert run("check", "--replay", f"/dev/fd/{end}").code == 0
+    writer.join()
+    os.close(end)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
 def test_nothing_that_gives_nothing_holds_it_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     pipe = str(tmp_path / "pipe")
@@ -110,8 +129,12 @@ def test_nothing_that_gives_nothing_holds_it_up(tmp_path: Path) -> None:
         ["check", "--policy", pipe],
         ["bench", "--against", pipe],
         ["compare", pipe, pipe],
+        ["check", "--replay", pipe],
     ):
         assert run(*command).code == 2
+    (tmp_path / "r").mkdir()
+    os.mkfifo(tmp_path / "r" / "recording.json")
+    assert run("record", "--quick", "-o", str(tmp_path / "r")).code == 2
     for device in ("/dev/random", "/dev/zero", "/dev/full"):
         assert run("explain", device).code == 2
     assert run("bench", "--against", str(tmp_path)).code == 2

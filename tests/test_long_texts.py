@@ -57,6 +57,23 @@ def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> No
     assert set(range(len(lines) - TAIL + 1, len(lines) + 1)) <= set(numbers)
 
 
+@pytest.mark.parametrize(
+    ("line", "usual", "rare"),
+    [
+        ("10:00:{:02} worker: step {} done, CUDA error {} at train.cu:55", "100", "700"),
+        ("[ {:02}.{}] NVRM: Xid (PCI:0000:06:00): {}, pid=1234, name=python", "45", "79"),
+        ("10:00:{:02} step {}: cuInit returned {}", "100", "999"),
+    ],
+)
+def test_a_code_is_no_digit_like_another(line: str, usual: str, rare: str) -> None:
+    lines = [line.format(number % 60, number, usual) + " and some more words to fill the line" for number in range(10_000)]
+    lines[5_000] = line.format(5_000 % 60, 5_000, rare) + " and some more words to fill the line"
+    numbers = condensed("\n".join(lines), nothing).numbers
+    assert numbers is not None
+    assert 5_001 in numbers
+    assert len(numbers) < HEAD + TAIL + 500
+
+
 def test_what_is_no_repetition_is_left_whole() -> None:
     text = "\n".join(f"{'x' * (number % 977)}{chr(97 + number % 26)}{'y' * (number // 977)}" for number in range(1_500))
     assert LIMIT < len(text) <= ENOUGH

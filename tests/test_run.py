@@ -103,6 +103,24 @@ def test_behind_a_shim_the_interpreter_is_examined_that_it_starts(tmp_path: Path
     assert runner.interpreter(["python3", "job.py"]) is None
 
 
+def test_a_pipe_in_the_place_of_the_program_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job", 0o755)
+    assert (
+        subprocess.run([*US, "--", str(tmp_path / "job")], env=variables(), timeout=LIMIT, check=False, capture_output=True).returncode
+        == 126
+    )
+
+
+def test_the_file_of_the_outcome_commands_no_ci_system(tmp_path: Path) -> None:
+    said = "import sys; sys.stderr.write('##vso[task.setvariable variable=x]1\\nRuntimeError: CUDA error: unspecified launch failure\\n'); sys.exit(1)"
+    output = tmp_path / "outcome.json"
+    subprocess.run(
+        [*US[:-1], "--output", str(output), "--", *python(said)], env=variables(), timeout=LIMIT, check=False, capture_output=True
+    )
+    assert "vso[" in output.read_text("utf-8")
+    assert "##vso[" not in output.read_text("utf-8")
+
+
 @pytest.mark.parametrize("limit", ["ulimit -n 10", "ulimit -n 16", "ulimit -n 24"])
 def test_a_limit_that_the_doctor_meets_leaves_the_program_its_exit_code(limit: str) -> None:
     wrapped = ["sh", "-c", f'{limit}; exec "$@"', "sh", *US, "--", "sh", "-c", "exit 7"]

@@ -118,6 +118,6 @@ def _write(outcome: Outcome, path: str) -> None:
     from cudadoctor.sources import writing
 
     try:
-        writing.text(path, json.render(outcome))
+        writing.text(path, terminal.gated(json.render(outcome), json=True))
     except OSError as error:
         terminal.say(f"cudadoctor: --output {path}: {error.strerror}\n")
