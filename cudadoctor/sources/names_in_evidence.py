@@ -190,6 +190,7 @@ def _from_text(names: Names, text: str, item: str) -> None:
         for kind, column, form in (
             ("user", PATTERNS.COLUMN, f"(?:{PATTERNS.LOGIN.pattern})$"),
             ("host", PATTERNS.COLUMN_OF_HOSTS, PATTERNS.HOST.pattern),
+            ("account", PATTERNS.COLUMN_OF_PODS, f"(?:{PATTERNS.POD.pattern})$"),
         ):
             names.of[kind].update(name for name in _of_tables(text, column) if re.match(form, name) and name.lower() not in WORDS)
 
