@@ -537,6 +537,31 @@ def test_what_an_attackers_list_found_is_gone(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "table",
+    [
+        "Job id            Name             User              Time Use S Queue\n----------------  ---------------- ----------------  -------- - -----\n"
+        "12345.crunchqz    train_llm        crunchqz          01:02:03 R gpuq\n",
+        "Job ID          Username Queue    Jobname    SessID NDS TSK Memory Time  S Time\n--------------- -------- -------- ---------- ------\n"
+        "12345.crunchqz  crunchqz gpuq     train_llm   12345   1   8   64gb 24:00 R 01:02\n",
+        "job-ID  prior   name       user         state submit/start at     queue      slots\n  12345 0.55500 train.sh   crunchqz     r     11/30/2026 10:00:00 gpu.q  1\n",
+        "│ GPU     PID      USER  GPU-MEM %SM  TIME  COMMAND   │\n│   0 1234567 C crunchqz 1024MiB   0  10:00  python train.py │\n",
+        "NAMESPACE      NAME                READY   STATUS    RESTARTS   AGE\ncrunchqz-lab   crunchqz-train-0    0/1     Pending   0          5m\n",
+        "NAME      READY   STATUS    RESTARTS   AGE   IP         NODE       NOMINATED NODE\ntrain-0   1/1     Running   0          5m    10.0.3.4   crunchqz   <none>\n",
+        'CONTAINER ID   IMAGE           COMMAND   CREATED      STATUS      PORTS     NAMES\nabcdef123456   ubuntu:24.04    "bash"    1 hour ago   Up 1 hour             crunchqz_train\n',
+        "# conda environments:\n#\nbase                  *  /opt/conda\ncrunchqz                 /opt/conda/envs/crunchqz\n",
+        "crunchqz\n     Mom = crunchqz.cluster\n     ntype = PBS\n",
+    ],
+)
+def test_names_below_the_headings_of_a_table_are_gone(table: str) -> None:
+    assert "crunchqz" not in (redact(pasted.evidence_of(table.encode())).items[0].stdout or "crunchqz")
+
+
+def test_of_a_sentence_with_such_a_word_nothing_goes() -> None:
+    said = "The user node ran the job twice\nand the second time CUDA found no device\n"
+    assert redact(pasted.evidence_of(said.encode())).items[0].stdout == said
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "kubectl -n kube-system delete pod -l name=nvidia-device-plugin-ds", "kubectl -n gpu-operator get pods", "srun -N 2 --gpus=1 python train.py",
