@@ -21,11 +21,6 @@ sys.dont_write_bytecode = False
 _made: dict[pytest.Config, str] = {}
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are processors: many tests wait for programs, pipes and limits of time."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """What the programs need that tests start: byte code, made once for a run of many; and signals that interrupt.
 

@@ -28,6 +28,7 @@ except ImportError:  # Python 3.10
 SIZE = 8000  # characters
 CHEAP = 0.3e-6  # seconds a character, below which nothing is measured further
 PATIENCE = 4.0  # seconds for one measurement
+LONG = 0.1  # seconds, beyond which one run tells enough
 MOST_TEXTS = 400  # of one expression
 STEEPEST = 1.3  # exponent of the growth: 1 is linear, 2 is quadratic
 END = "\x00"
@@ -165,7 +166,7 @@ def _ring(*_: object) -> None:
 
 
 def _seconds(compiled: re.Pattern[str], text: str, limit: float) -> float:
-    """The shortest of two runs: somebody else may have had the processor. Infinite beyond the limit."""
+    """The shortest of two runs, where it is short: somebody else may have had the processor. Infinite beyond the limit."""
     best = float("inf")
     for _ in range(2):
         before = signal.signal(signal.SIGALRM, _ring)
@@ -177,14 +178,17 @@ def _seconds(compiled: re.Pattern[str], text: str, limit: float) -> float:
             best = min(best, time.process_time() - started)
         except _Out:
             break
+        else:
+            if best > LONG:
+                break
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
     return best
 
 
-def growth(found: Found) -> Growth | None:
-    """How the costliest text grows; None where none costs anything worth a measurement."""
+def growth(found: Found, seconds: float = float("inf")) -> Growth | None:
+    """How the costliest text grows; None where none costs anything worth a measurement. `seconds`: after which no more texts are tried."""
     import math
 
     with warnings.catch_warnings():
@@ -192,13 +196,16 @@ def growth(found: Found) -> Growth | None:
         compiled = re.compile(found.pattern, found.flags)
         units = list(dict.fromkeys(_units(found.pattern, found.flags)))[:MOST_TEXTS]
     worst: tuple[float, tuple[str, str]] | None = None
+    until = time.process_time() + seconds
     for unit in units:
         text = _text(unit, 1)
-        seconds = _seconds(compiled, text, PATIENCE)
-        if worst is None or seconds / len(text) > worst[0]:
-            worst = seconds / len(text), unit
-        if seconds == float("inf"):
-            return Growth(unit, seconds, float("inf"))
+        took = _seconds(compiled, text, PATIENCE)
+        if worst is None or took / len(text) > worst[0]:
+            worst = took / len(text), unit
+        if took == float("inf"):
+            return Growth(unit, took, float("inf"))
+        if time.process_time() > until:
+            break
     if worst is None or worst[0] < CHEAP:
         return None
     once, four = (_seconds(compiled, _text(worst[1], times), 10 * PATIENCE) for times in (1, 4))

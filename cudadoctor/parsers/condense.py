@@ -1,7 +1,7 @@
 """Long logs repeat themselves: leaves out what stands many more times in the same text, and keeps count of what is left.
 
-A line counts as repeated where it differs from others in its digits alone (times, steps, process ids), but not in a code. The first and the last
-occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands around a
+A line counts as repeated where it differs from others in its digits alone (times, steps, process ids), but not in a code. The first and the
+last occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands around a
 line that is rare stays, because it is its context. Where a text is long and its lines are all different, the words that anything here
 recognises repeat themselves: the lines stay that hold the first and the last occurrences of each.
 """
