@@ -424,3 +424,12 @@ def test_of_a_family_of_packages_only_known_ones_are_installed(package: str, kno
     """Whoever sends a recording writes the name; anybody may publish a package that begins like a known one."""
     found = written("python-package-damaged", {PYTHON: python(("numba", "0.61.0"))}, {"requirement": f"{package}==6.6.6"})
     assert (package in commands(found)) == known
+
+
+def test_of_numpy_the_bound_counts_that_no_package_states() -> None:
+    """numba-cuda 0.30.4 reads numpy.row_stack, which NumPy 2.5 removed."""
+    state = machine("9.0", "13.0", ("numba", "0.68.1"), ("numba-cuda", "0.30.4"))
+    found = written("python-package-broken", state, {"requirement": "numpy<2.6,>=1.22"})
+    assert "'numpy<2.5,<2.6,>=1.22'" in commands(found)
+    newer = machine("9.0", "13.0", ("numba", "0.68.1"), ("numba-cuda", "0.31.0"))
+    assert "'numpy<2.6,>=1.22'" in commands(written("python-package-broken", newer, {"requirement": "numpy<2.6,>=1.22"}))

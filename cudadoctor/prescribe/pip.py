@@ -69,6 +69,16 @@ def _has_cuda_12(case: Case) -> bool:
     return any(package.name.lower().endswith("-cu12") for package in python.packages)
 
 
+def bounded(stated: str | None, case: Case) -> str | None:
+    """What neighbours state of NumPy, with the bound that numba-cuda's own metadata lacks."""
+    return f"{stated},<{BELOW}" if stated is not None and stated.startswith("numpy") and _reads_row_stack(case) else stated
+
+
+def _reads_row_stack(case: Case) -> bool:
+    target = case.python.package("numba-cuda") if case.python is not None else None
+    return target is not None and target.version <= LAST_WITH_ROW_STACK
+
+
 def numpy_requirement(case: Case) -> str:
     """The NumPy that the installed Numba and numba-cuda accept."""
     stated = case.value("numpy_bound")

@@ -219,7 +219,7 @@ def _python(case: Case) -> Found:
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
     aligning = "align-python-packages" in case.cause.recipes  # what fits is read from a large table
-    stated = case.value("requirement") or frameworks.jax_of_jaxlib(case)
+    stated = pip.bounded(case.value("requirement"), case) or frameworks.jax_of_jaxlib(case)
     wanted = stated or (pip.numpy_requirement(case) if aligning else None)
     yield "fitting_requirement", _requirement(wanted, case.forms["packages"]["of-python"])
     yield from _toolkits(case)
