@@ -22,7 +22,6 @@ from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import GPU_LAYERS, Clue
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     ASKED_FRAMEWORKS,
     DCGM,
@@ -114,12 +113,12 @@ _OF_MESSAGES = frozenset(key.name for key in (ASKED_FRAMEWORKS, HANGS, KERNEL_LO
 
 
 def _reported(decided: list[Clue], case: Case, item: Item) -> list[Clue]:
-    """Prose raises suspicions where there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
+    """Prose raises suspicions where it speaks of a GPU, and there is a message too, or somebody who speaks of his own machine."""
     speech, text, said = speech_of(case.knowledge), _text(item), case.said
     ours, others, any_gpu = (
         case.knowledge.conditions["texts"][name].search(text.text) for name in ("of-nvidia", "of-others", "of-any-gpu")
     )
-    heard = (ours or any_gpu) and _TROUBLE.search(text.text) and (said or speech.tells(text.lines))
+    heard = (ours or any_gpu) and (said or speech.tells(text.lines))
     elsewhere = others and not ours
     now = [*(clue for clue in decided if not elsewhere and (heard or not clue.words)), *said]
     machine = case.facts.told_by_text() - _OF_MESSAGES
@@ -180,16 +179,6 @@ def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
     known = {clue.cause for clue in said}
     past = [msgspec.structs.replace(clue, past=True) for clue in earlier if clue.cause not in known and clue.basis == "stated"]
     return history.weighed(said, earlier, bygone, kernel_log.log_of(text)), past
-
-
-# Without a sign of NVIDIA and a sign of failure, words raise no suspicion.
-_TROUBLE = lazy(
-    r"(?i)error|fail|fatal|exception|traceback|cannot|can'?t\b|could ?n[o']t|unable|not (?:found|available|work|support|detect|see)"
-    r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|\bhang|\bhung|stuck|freez|froze|killed|abort"
-    r"|refused|denied|mismatch|incompatible|unsupported|timed? ?out|\blost\b|wrong|garbage|problem|issue|trouble|broken"
-    r"|slow|\bfault|drops?\b"
-    r"|[\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"  # other languages have other words for it
-)
 
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
