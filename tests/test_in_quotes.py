@@ -157,3 +157,16 @@ def test_a_paragraph_that_is_one_quotation_counts(text: str) -> None:
 def test_a_paragraph_that_only_speaks_of_a_message_does_not(text: str) -> None:
     found = report(text.format(MISMATCH)).diagnosis
     assert (found.root, found.suspects) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        ("I installed it by pip, which ends fine. When my model starts though:", "python-abi-mismatch"),
+        ("I have written a page for our users, our nodes run fine. A line of such a log:", None),
+        ("A line of such a log:", None),
+    ],
+)
+def test_what_a_colon_introduces_is_the_writers_own_where_he_tells_of_himself_and_is_not_content(before: str, cause: str | None) -> None:
+    found = "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationE"
+    assert root(f"# flash-attn and torch 2.7\n\n{before}\n\n`{found}`\n\nUbuntu 24.04, torch 2.7.0, a wheel of 2.7.3.\n") == cause

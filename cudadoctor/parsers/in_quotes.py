@@ -95,6 +95,7 @@ class InQuotes:
         self._ends_with = lazy(rf"(?:{discourse.any_of('by').pattern})\W{{0,4}}$", re.IGNORECASE)
         self._seeks = discourse.any_of("goes_on", "hypothetical", "denied", "supposed", "repairs", "meets")
         self._calm = discourse.any_of("fine", "general", "thanks", "found")
+        self._goes_on = discourse.any_of("goes_on")
         self._guide, self._done = map(discourse.any_of, ("guide", "done"))
         self._hypothetical = discourse.any_of("hypothetical", "denied")
         self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
@@ -109,7 +110,8 @@ class InQuotes:
         written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
         quoted = {line for line in written if _is_one_quotation(line) and not _prompted(line)}
         told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
-        return Around(any(map(self._own.search, told)), len(told) <= _LITTLE, len(quoted), any(map(self._calm.search, told)))
+        calm = any(self._calm.search(line) and not self._goes_on.search(line) for line in told)  # not "it installs fine, but"
+        return Around(any(map(self._own.search, told)), len(told) <= _LITTLE, len(quoted), calm)
 
     def standing(
         self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around, *, named: bool = False
@@ -174,7 +176,8 @@ class InQuotes:
         if not ((near.gap_above or mine or _prompted(above) or _HEADING.match(above)) and (near.gap_below or his)):
             return False
         asked = (self._asks.search(above) and not mine) or ((self._asks.search(below) or self._only_asks(below)) and not his)
-        introduced = above.rstrip().endswith((":", "：")) and (not self._done.search(above) or self._hypothetical.search(above))
+        told = self._done.search(above) or (whole.own and not whole.calm)
+        introduced = above.rstrip().endswith((":", "：")) and (not told or self._hypothetical.search(above))
         part = not (mine or his) and (_LISTED.match(above) or below[:1].islower())
         return not (asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below))
 
