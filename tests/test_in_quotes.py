@@ -162,8 +162,8 @@ def test_a_paragraph_that_only_speaks_of_a_message_does_not(text: str) -> None:
 @pytest.mark.parametrize(
     ("before", "cause"),
     [
-        ("I installed it by pip, which ends fine. At its start though:", "python-abi-mismatch"),
-        ("Our nodes run fine. A line of such a log:", None),
+        ("I want to use it with the newest torch.\n\nThe wheel installs fine. At runtime though:", "python-abi-mismatch"),
+        ("I keep a page of such things, and our nodes are all fine.\n\nA line of such a log:", None),
         ("A line of such a log:", None),
     ],
 )
