@@ -26,6 +26,7 @@ WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
 LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
+_BOUNDED_NUMPY = lazy(r"numpy ?[<>=!~]")
 _BELOW = lazy(r"<\s*(\d+\.\d+)")
 # Releases whose own Python refuses pip (PEP 668).
 _REFUSING = frozenset(("bookworm", "trixie", "forky", "sid", "lunar", "mantic", "noble", "oracular", "plucky", "questing", "resolute"))
@@ -71,7 +72,7 @@ def _has_cuda_12(case: Case) -> bool:
 
 def bounded(stated: str | None, case: Case) -> str | None:
     """What neighbours state of NumPy, with the bound that numba-cuda's own metadata lacks."""
-    return f"{stated},<{BELOW}" if stated is not None and stated.startswith("numpy") and _reads_row_stack(case) else stated
+    return f"{stated},<{BELOW}" if stated is not None and _BOUNDED_NUMPY.match(stated) and _reads_row_stack(case) else stated
 
 
 def _reads_row_stack(case: Case) -> bool:

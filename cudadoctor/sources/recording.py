@@ -352,7 +352,7 @@ def _is_other(recorded: RecordedItem, *streams: bytes | None) -> bool:
 def _is_whole(line: bytes) -> bool:
     """Whether a worker's line is all of an object of JSON; another program may have written before it, or a line of its own. What is longer
     than any worker's line is not taken apart, which costs much memory."""
-    start = 0 if line.startswith(b"{") else line.find(_EVENT)
+    start = 0 if line.startswith(b'{"') else line.find(_EVENT)
     if start < 0:
         return b'"event": "' not in line
     return line.endswith(b"}") if len(line) > _LINE else json_object(line[start:].decode("utf-8", "replace")) is not None
