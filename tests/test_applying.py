@@ -285,6 +285,12 @@ def test_a_verify_that_fails_is_a_failed_step() -> None:
     assert states() == ["begun", "failed"]
 
 
+@pytest.mark.parametrize("verify", ["! test -e {folder}/other", "command -v sh", "ulimit -n"])
+def test_a_word_of_the_shell_verifies_too(verify: str, tmp_path: Path) -> None:
+    assert apply(step(f"touch {tmp_path}/made", verify=verify.format(folder=tmp_path)))
+    assert states() == ["begun", "done"]
+
+
 @pytest.mark.parametrize("program", ["no-such-program", "{folder}/damaged"])
 def test_a_verify_that_cannot_run_does_not_hide_what_was_done(program: str, tmp_path: Path) -> None:
     (tmp_path / "damaged").write_bytes(b"\0\1")

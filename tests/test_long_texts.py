@@ -63,6 +63,8 @@ def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> No
         ("10:00:{:02} worker: step {} done, CUDA error {} at train.cu:55", "100", "700"),
         ("[ {:02}.{}] NVRM: Xid (PCI:0000:06:00): {}, pid=1234, name=python", "45", "79"),
         ("10:00:{:02} step {}: cuInit returned {}", "100", "999"),
+        ("10:00:{:02} step {}: CudaAPIError: [{}] Call to cuLaunchKernel", "100", "700"),
+        ("10:00:{:02} step {} ends, CUDA ERROR {}. Going on", "100", "700"),
     ],
 )
 def test_a_code_is_no_digit_like_another(line: str, usual: str, rare: str) -> None:

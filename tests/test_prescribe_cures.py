@@ -372,7 +372,7 @@ def test_the_gpu_of_a_wsl_distribution_is_switched_on_in_its_own_section(tmp_pat
 def test_the_files_of_modprobe_let_a_gpu_go_and_take_it_back(tmp_path: Path) -> None:
     """As a shell carries the step out, on files in place of /etc/modprobe.d: a controller's line and somebody's own comment stay."""
     gpu = "options vfio-pci ids=10de:1f02,10de:10f9 disable_vga=1\nsoftdep nvidia_drm pre: vfio-pci\n"
-    others = "options vfio-pci ids=8086:1533\nsoftdep nvidia post: nvidia-uvm\n# a softdep\n"
+    others = "options vfio-pci ids=8086:1533\nsoftdep nvidia post: nvidia-uvm\n# a softdep\n# options vfio-pci ids=10de:1b80\n"
     (tmp_path / "vfio.conf").write_text(gpu)
     (tmp_path / "more.conf").write_text(others)
     (step,) = [step for step in KNOWLEDGE.recipe("release-from-vfio").steps if step.when == "vfio-in-files own-files !windows"]
@@ -383,7 +383,7 @@ def test_the_files_of_modprobe_let_a_gpu_go_and_take_it_back(tmp_path: Path) -> 
 
     assert carried_out(step.verify) == 1, "nothing was done yet"
     assert carried_out(step.shell) == carried_out(step.verify) == 0
-    assert (tmp_path / "vfio.conf").read_text() == "".join(f"# {line}\n" for line in gpu.splitlines())
+    assert (tmp_path / "vfio.conf").read_text() == "".join(f"#vfio# {line}\n" for line in gpu.splitlines())
     assert carried_out(step.undo) == 0
     assert ((tmp_path / "vfio.conf").read_text(), (tmp_path / "more.conf").read_text()) == (gpu, others)
     (tmp_path / "mixed.conf").write_text("options vfio-pci ids=8086:1533,10de:1f02\n")

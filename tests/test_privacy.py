@@ -556,6 +556,11 @@ def test_names_below_the_headings_of_a_table_are_gone(table: str) -> None:
     assert "crunchqz" not in (redact(pasted.evidence_of(table.encode())).items[0].stdout or "crunchqz")
 
 
+def test_a_container_that_is_called_like_a_framework_takes_nothing_away() -> None:
+    said = "CONTAINER ID   IMAGE           STATUS       NAMES\nabcdef123456   ubuntu:24.04    Up 1 hour    pytorch\nThe pytorch build is for CPU: pytorch 2.9.1\n"
+    assert "pytorch 2.9.1" in (redact(pasted.evidence_of(said.encode())).items[0].stdout or "")
+
+
 def test_of_a_sentence_with_such_a_word_nothing_goes() -> None:
     said = "The user node ran the job twice\nand the second time CUDA found no device\n"
     assert redact(pasted.evidence_of(said.encode())).items[0].stdout == said

@@ -209,7 +209,7 @@ def test_a_wrong_format_is_refused(tmp_path: Path) -> None:
         recording.read(str(tmp_path))
 
 
-@pytest.mark.parametrize(("field", "number"), [("exit", 10**23), ("signal", 1 << 64), ("dropped_bytes", 1 << 63)])
+@pytest.mark.parametrize(("field", "number"), [("exit", 10**23), ("signal", 1 << 64), ("dropped_bytes", 1 << 63), ("size", 1 << 70)])
 def test_a_number_that_no_exit_or_signal_has_is_refused(field: str, number: int, tmp_path: Path) -> None:
     item = {"id": "user", "kind": "command", "what": ["id"], "status": "failed", field: number}
     origin = {"platform": "linux", "redacted": True}

@@ -64,7 +64,7 @@ class Placeholders(Table, frozen=True, kw_only=True):
         found = dict(self.forms)
         for name, pattern in [*reversed(parts.items())]:  # a part names only those before it
             found = {form: whole.replace(name, pattern) for form, whole in found.items()}
-        return {name: lazy(pattern) for name, pattern in found.items()}
+        return {name: lazy(rf"\A(?:{pattern})") for name, pattern in found.items()}  # they are forms of whole values
 
 
 class Conditions(Table, frozen=True, kw_only=True):

@@ -25,8 +25,8 @@ HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and
 TELLING = 384 << 10  # characters of lines that hold one
 ENDS = ((24, 12), (8, 6), (2, 3), (1, 1), (1, 0))  # occurrences of a literal kept at each end, and lines around each
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
-_CODED = (b"rror", b"Xid", b"eturned", b"code", b"tatus")  # words behind which a code stands
-_CODE = re.compile(rb"s?(?: \([^()\n]{1,40}\))?[ =:(#]{1,3}(\d{1,4})(?![\d.%])")
+_CODED = (b"rror", b"RROR", b"Xid", b"eturned", b"code", b"tatus", b"ailed", b"umber", b"cuInit")  # words behind which a code stands
+_CODE = re.compile(rb"s?(?: \([^()\n]{1,40}\)|\(\))?[ =:(#\[\"'>-]{1,4}(\d{1,4})(?![\d%]|\.\d)")
 
 
 def shape(text: str) -> bytes:

@@ -43,6 +43,7 @@ _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".m
 _CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
 _AT_HOME = re.compile(r"\$HOME\b")
 _UNKNOWN = re.compile(r"[$`*?\[\\]")
+_OF_SHELL = re.compile(r"(?:if|for|while|case|!|command|ulimit|umask|type|export|unset)\s|[A-Za-z_]\w{0,100}=")  # which no program is
 _SETS = re.compile(r"[A-Za-z_]\w{0,100}=").match
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
@@ -144,7 +145,7 @@ def argv_of(line: str, *, missing: bool = False) -> list[str]:
 def _words(line: str) -> list[str] | None:
     """The words of a plain command; None where a shell has to read it."""
     bare = re.sub(r"'[^']*'", "", line)
-    if re.search(r"[|&;<>()`$\"\\*?\[\]{}~#]", bare) or re.match(r"(?:if|for|while|case|[A-Za-z_]\w{0,100}=)", bare):
+    if re.search(r"[|&;<>()`$\"\\*?\[\]{}~#]", bare) or _OF_SHELL.match(bare):
         return None
     return shlex.split(line) or None
 

@@ -118,7 +118,7 @@ def of(evidence: Evidence) -> Names:
     names.of = {
         "user": users,
         "host": {name for host in names.of["host"] for name in _host_names(host)},
-        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2},
+        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2 and (name.isdigit() or not known(name))},
         "group": {name for name in names.of["group"] - users - GROUPS if not name.isdigit() and PATTERNS.SERVICES.match(name) is None},
         "secret": {secret for secret in names.of["secret"] if not names.is_technical(secret)},
     }

@@ -14,6 +14,7 @@ import secrets
 import stat
 import tarfile
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -314,7 +315,7 @@ def _head(source: str, body: bytes) -> Recording:
 
 def _in_range(item: RecordedItem) -> bool:
     """Whether its numbers are some that an exit, a signal or a count of bytes may be."""
-    return all(abs(number) < MAX_NUMBER for number in (item.exit or 0, item.signal or 0, item.dropped_bytes))
+    return all(abs(number) < MAX_NUMBER for number in (item.exit or 0, item.signal or 0, item.dropped_bytes, item.size or 0))
 
 
 def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
@@ -339,23 +340,33 @@ def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
     """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or where a
     worker's line is not whole, for older recordings have neither size nor checksum.
     """
-    whole = b"".join(stream or b"" for stream in streams)
     said = (streams[0] or b"") if recorded.kind == "worker" else b""
-    is_torn = _HOLE.search(whole) is not None or any(b"\0" in line or not _is_whole(line) for line in said.split(b"\n"))
-    return max((recorded.size or 0) - len(whole), int(is_torn))
+    is_torn = any(_HOLE.search(stream or b"") for stream in streams) or not all(map(_is_whole, _entries(said)))
+    return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
+
+
+def _entries(said: bytes) -> Iterator[bytes]:
+    """A worker's lines that name an event, as far as they are read, and the last one. No copy of all lines: there may be millions."""
+    at = said.find(_EVENT[1:])
+    while 0 <= at < LONG:
+        end = said.find(b"\n", at)
+        end = len(said) if end < 0 else end
+        yield said[max(0, at - 1) : end]
+        at = said.find(_EVENT[1:], end)
+    last = said.rstrip(b"\n").rpartition(b"\n")[2]
+    yield last if last.startswith(b"{") else b"{}"
 
 
 def _is_other(recorded: RecordedItem, *streams: bytes | None) -> bool:
-    return recorded.crc32 is not None and recorded.crc32 != zlib.crc32(b"".join(stream or b"" for stream in streams))
+    summed = zlib.crc32(streams[1] or b"", zlib.crc32(streams[0] or b""))
+    return recorded.crc32 is not None and recorded.crc32 != summed
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a worker's line is all of an object of JSON; another program may have written before it, or a line of its own. What is longer
-    than any worker's line is not taken apart, which costs much memory."""
-    start = 0 if line.startswith(b'{"') else line.find(_EVENT)
-    if start < 0:
-        return b'"event": "' not in line
-    return line.endswith(b"}") if len(line) > _LINE else json_object(line[start:].decode("utf-8", "replace")) is not None
+    """Whether a line is all of an object of JSON. What is longer than any worker's line is not taken apart, which costs much memory."""
+    if b"\0" in line:
+        return False
+    return line.endswith(b"}") if len(line) > _LINE else json_object(line.decode("utf-8", "replace")) is not None
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
