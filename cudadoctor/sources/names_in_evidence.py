@@ -118,7 +118,7 @@ def of(evidence: Evidence) -> Names:
     names.of = {
         "user": users,
         "host": {name for host in names.of["host"] for name in _host_names(host)},
-        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2 and (name.isdigit() or not known(name))},
+        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2},
         "group": {name for name in names.of["group"] - users - GROUPS if not name.isdigit() and PATTERNS.SERVICES.match(name) is None},
         "secret": {secret for secret in names.of["secret"] if not names.is_technical(secret)},
     }
@@ -192,7 +192,9 @@ def _from_text(names: Names, text: str, item: str) -> None:
             ("host", PATTERNS.COLUMN_OF_HOSTS, PATTERNS.HOST.pattern),
             ("account", PATTERNS.COLUMN_OF_PODS, f"(?:{PATTERNS.POD.pattern})$"),
         ):
-            names.of[kind].update(name for name in _of_tables(text, column) if re.match(form, name) and name.lower() not in WORDS)
+            found = {name for name in _of_tables(text, column) if re.match(form, name) and name.lower() not in WORDS}
+            # A container or a pod may be called like the framework in it.
+            names.of[kind].update(name for name in found if column is not PATTERNS.COLUMN_OF_PODS or not known(name))
 
 
 def _of_tables(text: str, column: re.Pattern[str]) -> Iterator[str]:
