@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.sources import archives, recording
+from cudadoctor.sources import archives, recording, torn
 from tests.command_line import HEALTHY, evidence_of, host, run
 from tests.judging import KNOWLEDGE
 
@@ -196,11 +196,10 @@ def test_a_recording_with_zeros_in_it_is_not_whole(tmp_path: Path) -> None:
 
 def test_a_last_line_longer_than_any_workers_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """60 KB of an archive took 1.6 GB."""
-    monkeypatch.setattr(recording, "json_object", lambda line: pytest.fail("read") if len(line) > 1 << 20 else {})
-    entry = recording.RecordedItem(id="nvml", kind="worker", what=("python",), status="ok")
+    monkeypatch.setattr(torn, "json_object", lambda line: pytest.fail("read") if len(line) > 1 << 20 else {})
     long = b'{"a":[' + b"[]," * (1 << 19) + b"[]]"
-    assert recording._lost(entry, long + b"}\n") == 0
-    assert recording._lost(entry, long + b"\n") == 1
+    assert torn.bytes_lost(None, long + b"}\n", worker=True) == 0
+    assert torn.bytes_lost(None, long + b"\n", worker=True) == 1
 
 
 def test_of_many_remarks_as_many_are_read_as_anybody_reads(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import secrets
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -23,8 +22,8 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
-from cudadoctor.sources import archives, trust, writing
-from cudadoctor.sources.decoding import LONG, json_object, narrow
+from cudadoctor.sources import archives, torn, trust, writing
+from cudadoctor.sources.decoding import LONG, narrow
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
@@ -328,45 +327,7 @@ def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
     return Item(**{**_fields(recorded, Item), **read, "origin": "text" if recorded.kind == "text" else "recording"})
 
 
-_HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stands in a file whose content was lost
-
-
 _MOST_REMARKS, _LONGEST_REMARK = 200, 1000  # the doctor makes a few, of a line each
-_LINE = 1 << 20  # bytes of a worker's line
-_EVENT = b'{"event": "'  # how it begins
-
-
-def _lost(recorded: RecordedItem, *streams: bytes | None) -> int:
-    """Bytes that are gone since it was recorded: at least one where zeros stand in it, as after a crash of a file system, or where a
-    worker's line is not whole, for older recordings have neither size nor checksum.
-    """
-    said = (streams[0] or b"") if recorded.kind == "worker" else b""
-    is_torn = any(_HOLE.search(stream or b"") for stream in streams) or not all(map(_is_whole, _entries(said)))
-    return max((recorded.size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
-
-
-def _entries(said: bytes) -> Iterator[bytes]:
-    """A worker's lines that name an event, as far as they are read, and the last one. No copy of all lines: there may be millions."""
-    at = said.find(_EVENT[1:])
-    while 0 <= at < LONG:
-        end = said.find(b"\n", at)
-        end = len(said) if end < 0 else end
-        yield said[max(0, at - 1) : end]
-        at = said.find(_EVENT[1:], end)
-    last = said.rstrip(b"\n").rpartition(b"\n")[2]
-    yield last if last.startswith(b"{") else b"{}"
-
-
-def _is_other(recorded: RecordedItem, *streams: bytes | None) -> bool:
-    summed = zlib.crc32(streams[1] or b"", zlib.crc32(streams[0] or b""))
-    return recorded.crc32 is not None and recorded.crc32 != summed
-
-
-def _is_whole(line: bytes) -> bool:
-    """Whether a line is all of an object of JSON. What is longer than any worker's line is not taken apart, which costs much memory."""
-    if b"\0" in line:
-        return False
-    return line.endswith(b"}") if len(line) > _LINE else json_object(line.decode("utf-8", "replace")) is not None
 
 
 def read(source: str, body: bytes | None = None) -> Evidence:
@@ -400,11 +361,11 @@ def read(source: str, body: bytes | None = None) -> Evidence:
     origin["remarks"] = tuple(remark[:_LONGEST_REMARK] for remark in origin["remarks"][:_MOST_REMARKS])
     for recorded in head.evidence:
         streams = stream(recorded.stdout), stream(recorded.stderr)
-        item, lost = _item(recorded, *streams), _lost(recorded, *streams)
+        item, lost = _item(recorded, *streams), torn.bytes_lost(recorded.size, *streams, worker=recorded.kind == "worker")
         if item.dropped_bytes > recorded.dropped_bytes and item.id != _LOG:
             said = f"of {item.id} only the first {LONG >> 20} MiB were read, which is more than any machine says"
             origin.update(cut_short=True, remarks=(*origin["remarks"], said))
-        if lost or _is_other(recorded, *streams):
+        if lost or torn.is_other(recorded.crc32, *streams):
             item = msgspec.structs.replace(item, dropped_bytes=item.dropped_bytes + max(lost, 1))
             said = "is not whole: the recording lost a part of it" if lost else "was damaged, or changed, since it was recorded"
             origin.update(cut_short=True, remarks=(*origin["remarks"], f"{item.id} {said}"))
