@@ -187,8 +187,8 @@ def _seconds(compiled: re.Pattern[str], text: str, limit: float) -> float:
     return best
 
 
-def growth(found: Found, seconds: float = float("inf")) -> Growth | None:
-    """How the costliest text grows; None where none costs anything worth a measurement. `seconds`: after which no more texts are tried."""
+def growth(found: Found) -> Growth | None:
+    """How the costliest text grows; None where none costs anything worth a measurement."""
     import math
 
     with warnings.catch_warnings():
@@ -196,16 +196,13 @@ def growth(found: Found, seconds: float = float("inf")) -> Growth | None:
         compiled = re.compile(found.pattern, found.flags)
         units = list(dict.fromkeys(_units(found.pattern, found.flags)))[:MOST_TEXTS]
     worst: tuple[float, tuple[str, str]] | None = None
-    until = time.process_time() + seconds
     for unit in units:
         text = _text(unit, 1)
-        took = _seconds(compiled, text, PATIENCE)
-        if worst is None or took / len(text) > worst[0]:
-            worst = took / len(text), unit
-        if took == float("inf"):
-            return Growth(unit, took, float("inf"))
-        if time.process_time() > until:
-            break
+        seconds = _seconds(compiled, text, PATIENCE)
+        if worst is None or seconds / len(text) > worst[0]:
+            worst = seconds / len(text), unit
+        if seconds == float("inf"):
+            return Growth(unit, seconds, float("inf"))
     if worst is None or worst[0] < CHEAP:
         return None
     once, four = (_seconds(compiled, _text(worst[1], times), 10 * PATIENCE) for times in (1, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cudadoctor.judge.experiments import planning
 from cudadoctor.judge.stages import judge
 from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
+from cudadoctor.parsers.error_codes import number_places
 from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.parsers.quoting import Quoting
 from cudadoctor.sources import decoding, inputs, pasted
@@ -34,19 +36,23 @@ def nothing() -> Literals:
     return Literals(())
 
 
+def codes(line: str) -> Iterator[tuple[int, int]]:
+    return number_places(line, KNOWLEDGE)
+
+
 def unlike(lines: int) -> list[str]:
     """Lines that are all different, with words that recognisers wake at."""
     return [f"{hashlib.md5(str(number).encode()).hexdigest()} cuda driver {'x' * (number % 97)}" for number in range(lines)]
 
 
 def test_a_short_text_stays_as_it_is() -> None:
-    assert condensed("a\nb\n" * 100, nothing) == ("a\nb\n" * 100, None, True)
+    assert condensed("a\nb\n" * 100, nothing, codes) == ("a\nb\n" * 100, None, True)
 
 
 def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> None:
     lines = log()
     lines[9_000] = RARE
-    text, numbers, repeated = condensed("\n".join(lines), nothing)
+    text, numbers, repeated = condensed("\n".join(lines), nothing, codes)
     assert numbers is not None
     assert repeated
     kept = text.split("\n")
@@ -70,7 +76,7 @@ def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> No
 def test_a_code_is_no_digit_like_another(line: str, usual: str, rare: str) -> None:
     lines = [line.format(number % 60, number, usual) + " and some more words to fill the line" for number in range(10_000)]
     lines[5_000] = line.format(5_000 % 60, 5_000, rare) + " and some more words to fill the line"
-    numbers = condensed("\n".join(lines), nothing).numbers
+    numbers = condensed("\n".join(lines), nothing, codes).numbers
     assert numbers is not None
     assert 5_001 in numbers
     assert len(numbers) < HEAD + TAIL + 500
@@ -79,13 +85,13 @@ def test_a_code_is_no_digit_like_another(line: str, usual: str, rare: str) -> No
 def test_what_is_no_repetition_is_left_whole() -> None:
     text = "\n".join(f"{'x' * (number % 977)}{chr(97 + number % 26)}{'y' * (number // 977)}" for number in range(1_500))
     assert LIMIT < len(text) <= ENOUGH
-    assert condensed(text, nothing) == (text, None, True)
+    assert condensed(text, nothing, codes) == (text, None, True)
 
 
 def test_a_block_that_is_printed_often_stays_whole_where_it_is_first_and_last_shown() -> None:
     block = [f"row {letter * 60}" for letter in "abcdefgh"]
     lines = [line for _ in range(2_000) for line in [*block, *log(4)]]
-    text, numbers, _ = condensed("\n".join(lines), nothing)
+    text, numbers, _ = condensed("\n".join(lines), nothing, codes)
     assert numbers is not None
     whole = "\n".join(block)
     assert KEPT[-1] * 2 <= text.count(whole) < 400
@@ -104,7 +110,7 @@ def test_the_report_names_the_lines_of_the_full_text() -> None:
 def test_of_lines_that_are_all_different_the_first_and_the_last_of_each_literal_are_read() -> None:
     lines = unlike(40_000)
     lines[9_000] = RARE
-    text, numbers, repeated = condensed("\n".join(lines), lambda: Literals(["nvidia-container-cli: ", "cuda ", "not there"]))
+    text, numbers, repeated = condensed("\n".join(lines), lambda: Literals(["nvidia-container-cli: ", "cuda ", "not there"]), codes)
     assert numbers is not None
     assert not repeated
     assert len(text) < TELLING + 10_000
@@ -134,7 +140,7 @@ def test_a_note_names_the_lines_of_the_full_text() -> None:
 
 
 def test_carriage_returns_count_as_lines_as_the_parsers_count_them() -> None:
-    text, numbers, _ = condensed("\r".join(log()), nothing)
+    text, numbers, _ = condensed("\r".join(log()), nothing, codes)
     assert numbers is not None
     assert text.count("\n") == len(numbers) - 1
 

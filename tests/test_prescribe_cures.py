@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +214,20 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
+_SLOW = "import signal, time\nsignal.signal(15, lambda *_: (time.sleep(1), exit()))\nprint(flush=True)\nwhile True: time.sleep(1)"
+
+
+@pytest.fixture
+def slow() -> Iterator[subprocess.Popen[str]]:
+    """A process that ends one second after it was asked to."""
+    with subprocess.Popen([sys.executable, "-c", _SLOW], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        threading.Thread(target=child.wait, daemon=True).start()  # a dead process stays in the table until its parent asks
+        yield child
+        child.kill()
+
+
 @unix
 @pytest.mark.parametrize("cause", ["zombie-gpu-process", "gpu-memory-held-by-others"])
 def test_a_process_is_ended_only_while_it_is_the_one_that_was_seen(cause: str, sleeper: subprocess.Popen[bytes]) -> None:
@@ -225,6 +240,53 @@ def test_a_process_is_ended_only_while_it_is_the_one_that_was_seen(cause: str, s
     fresh = ending(Process(pid=sleeper.pid, own=True, start_time=start), cause)
     run(next(line for line in shells(fresh) if "kill " in line))
     assert sleeper.wait(10) == -15
+
+
+@unix
+def test_the_check_of_a_process_waits_for_its_end_and_that_of_force_fails_while_it_runs(slow: subprocess.Popen[str]) -> None:
+    steps = ending(Process(pid=slow.pid, own=True, start_time=psutil.Process(slow.pid).create_time())).steps
+    asked, forced = (step for step in steps if "kill " in (step.shell or ""))
+
+    def checked(verify: str | None) -> tuple[int, bool]:
+        assert verify is not None
+        done = subprocess.run(["bash", "-c", verify], capture_output=True, text=True, check=False)
+        return done.returncode, str(slow.pid) in done.stdout
+
+    assert (checked(asked.verify), checked(forced.verify)) == ((0, True), (1, True)), "it runs"
+    run(asked.shell or "")
+    assert (checked(asked.verify), checked(forced.verify)) == ((0, False), (0, False))
+
+
+@unix
+def test_the_models_of_ollama_are_taken_out_one_by_one(tmp_path: Path) -> None:
+    """By a program in Ollama's place that prints its table and keeps what it was called with."""
+    table = (
+        "NAME               ID              SIZE     PROCESSOR    CONTEXT    UNTIL\nqwen3:8b           500a1f067a9f    10 GB    100% GPU     40960      Forever\n"
+        "llama3.2:latest    a80c4f17acd5    3.4 GB   100% GPU     4096       4 minutes from now\n"
+    )
+    program = tmp_path / "ollama"
+    program.write_text(f'#!/bin/sh\n[ "$1" = ps ] && cat {tmp_path}/table || echo "$@" >> {tmp_path}/calls\n')
+    program.chmod(0o755)
+    seen = Process(pid=4711, own=False, user="ollama", command="/usr/local/bin/ollama runner --port 40001", start_time=1.7e9)
+    (step,) = [step for step in ending(seen).steps if "ollama stop" in (step.shell or "")]
+    for printed, calls in ((table, "stop qwen3:8b\nstop llama3.2:latest\n"), (table.splitlines()[0] + "\n", "")):
+        (tmp_path / "table").write_text(printed)
+        (tmp_path / "calls").write_text("")
+        run(step.shell or "", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+        assert (tmp_path / "calls").read_text() == calls
+
+
+@unix
+@pytest.mark.parametrize(
+    ("bar", "status"), [("Memory at <unassigned> (64-bit, prefetchable)", 1), ("Memory at 38000000000 (64-bit)", 0), (None, 127)]
+)
+def test_a_window_without_an_address_fails_the_check_and_so_does_a_missing_lspci(bar: str | None, status: int, tmp_path: Path) -> None:
+    (verify,) = [step.verify for step in KNOWLEDGE.recipe("open-pci-window").steps if step.verify]
+    lspci = tmp_path / "lspci"
+    if bar is not None:
+        lspci.write_text(f"#!/bin/sh\necho '01:00.0 3D controller: NVIDIA Corporation GH100\n\t{bar}'\n")
+        lspci.chmod(0o755)
+    assert subprocess.run(["/bin/bash", "-c", verify.replace("lspci", str(lspci))], check=False).returncode == status
 
 
 @unix

@@ -166,7 +166,7 @@ def test_evidence_that_was_cut_since_proves_no_health(lost: int, sized: bool, tm
     assert run("check", "--replay", str(target)).code == 3
 
 
-@pytest.mark.parametrize(("summed", "bit"), [(True, b'"index": 0'), (False, b'{"event": "gpu"')])
+@pytest.mark.parametrize(("summed", "bit"), [(True, b'index": 0'), (False, b'{"event": "gpu"')])
 def test_one_damaged_bit_proves_no_health(summed: bool, bit: bytes, tmp_path: Path) -> None:
     """An older recording has no checksum; there a worker's line that is no object shows it."""
     target = tmp_path / "r"

@@ -68,6 +68,31 @@ def test_a_line_that_is_another_by_now_stays(profile: Path) -> None:
     assert profile.read_text() == f"# new first line\n{PROFILE}"
 
 
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ('export LD_LIBRARY_PATH="/opt/x/lib64/stubs:$LD_LIBRARY_PATH"', 'export LD_LIBRARY_PATH="$LD_LIBRARY_PATH"'),
+        ("export LD_LIBRARY_PATH=/opt/y/lib:/opt/x/lib64/stubs/:/opt/z", "export LD_LIBRARY_PATH=/opt/y/lib:/opt/z"),
+    ],
+)
+def test_the_stub_folder_alone_leaves_the_line_and_comes_back(written: str, left: str, profile: Path, tmp_path: Path) -> None:
+    before = f"alias ll='ls -l'\n{written}\nexport OTHER=/a/stubs\n"
+    profile.write_text(before)
+    (tmp_path / "link").symlink_to(profile)
+    state = {SET_IN: (SetIn(name="LD_LIBRARY_PATH", path=THERE, line=2),), USER: user()}
+    found = prescribe(finding("libcuda-stub-loaded"), {}, facts_of(state), KNOWLEDGE, "debian-13")
+    (step,) = [step for step in (found.steps if found is not None else ()) if "sed -i" in (step.shell or "")]
+    assert step.shell
+    assert step.verify
+    assert step.undo
+    with pytest.raises(AssertionError):
+        run(step.verify, tmp_path / "link")
+    run(f"{step.shell}\n{step.verify}", tmp_path / "link")
+    assert profile.read_text() == before.replace(written, left)
+    run(step.undo, tmp_path / "link")
+    assert (profile.read_text(), (tmp_path / "link").is_symlink()) == (before, True)
+
+
 def test_a_link_stays_one(profile: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(profile)

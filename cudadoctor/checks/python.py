@@ -26,6 +26,7 @@ from cudadoctor.checks.driver_fit import misled
 from cudadoctor.checks.reading import broken
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed, where_one_stands
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.numba_rows import LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK
 from cudadoctor.model.evidence import NOT_SHOWN
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -36,8 +37,6 @@ from cudadoctor.model.version import PackageVersion
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
 SILENT = "python-does-not-start"
-# numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed. Its metadata sets no bound.
-LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), PackageVersion("2.5")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
 # What the interpreter's own start does to CUDA's variables (.pth files, sitecustomize, usercustomize), which no shell shows.
@@ -58,7 +57,7 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     target, numpy = python.package("numba-cuda"), python.package("numpy")
     if target is not None and numpy is not None and target.version <= LAST_WITH_ROW_STACK and numpy.version >= NUMPY_WITHOUT_ROW_STACK:
-        yield _unfit(fact, target, numpy, "numpy<2.5")
+        yield _unfit(fact, target, numpy, f"numpy<{NUMPY_WITHOUT_ROW_STACK}")
     for name in ("numba", "numba-cuda"):
         package = python.package(name)
         if package is None:

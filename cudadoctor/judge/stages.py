@@ -26,7 +26,7 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
-from cudadoctor.parsers import read, tries
+from cudadoctor.parsers import error_codes, read, tries
 from cudadoctor.prescribe.distribution import is_windows
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
@@ -60,7 +60,8 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
     """Parse, check, read texts, weigh, decide."""
     shortened = long_texts.Short(evidence)
     looked_for = partial(knowledge.once, "all literals", lambda: read.literals(knowledge) | statements.literals(knowledge))
-    shortened = guard.run("parse", "long texts", shortened, long_texts.shortened, evidence, looked_for)
+    codes = partial(error_codes.number_places, knowledge=knowledge)
+    shortened = guard.run("parse", "long texts", shortened, long_texts.shortened, evidence, looked_for, codes)
     short, numbering = shortened.evidence, shortened.numbering
     facts = guard.run("parse", "evidence", Facts(()), read.read, short, guard, knowledge)
     outcomes = rows.apply(facts, knowledge, guard)

@@ -7,6 +7,9 @@ import re
 from cudadoctor.knowledge.tables import Sourced
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
+# numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed. Its metadata sets no bound.
+LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), PackageVersion("2.5")
+
 
 class NumbaRelease(Sourced, frozen=True, kw_only=True):
     numba: str

@@ -114,6 +114,15 @@ def of_cuda(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError
     yield from _printed(lines, knowledge)
 
 
+def places(line: str) -> Iterator[tuple[int, int]]:
+    """Where a number stands on a line that is read as a code, whatever it means."""
+    beside = (((literal,), form) for literal, form in _NUMBERS_BESIDE)
+    forms = (*((_OF_CUDA, form) for form in _CUDA_NUMBERS), *((_OF_NVML, form) for form in _NVML_NUMBERS), *beside)
+    for words, form in forms:
+        if any(word in line for word in words) or (words is _OF_CUDA and _API_CALL.search(line)):
+            yield from (match.span("n" if "n" in form.groupindex else "hex") for match in form.finditer(line))
+
+
 def _printed(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:
     """The bare number below a command that prints what cuInit gave."""
     for hit in lines.all(_PRINTS):

@@ -1,14 +1,13 @@
 """Long logs repeat themselves: leaves out what stands many more times in the same text, and keeps count of what is left.
 
-A line counts as repeated where it differs from others in its digits alone (times, steps, process ids), but not in a code. The first and the
-last occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands around a
-line that is rare stays, because it is its context. Where a text is long and its lines are all different, the words that anything here
-recognises repeat themselves: the lines stay that hold the first and the last occurrences of each.
+A line counts as repeated where it differs from others in its digits alone (times, steps, process ids), but for those of a code. The first
+and the last occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands
+around a line that is rare stays, because it is its context. Where a text is long and its lines are all different, the words that anything
+here recognises repeat themselves: the lines stay that hold the first and the last occurrences of each.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,23 +24,7 @@ HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and
 TELLING = 384 << 10  # characters of lines that hold one
 ENDS = ((24, 12), (8, 6), (2, 3), (1, 1), (1, 0))  # occurrences of a literal kept at each end, and lines around each
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
-_CODED = (b"rror", b"RROR", b"Xid", b"eturned", b"code", b"tatus", b"ailed", b"umber", b"cuInit")  # words behind which a code stands
-_CODE = re.compile(rb"s?(?: \([^()\n]{1,40}\)|\(\))?[ =:(#\[\"'>-]{1,4}(\d{1,4})(?![\d%]|\.\d)")
-
-
-def shape(text: str) -> bytes:
-    """The text with every digit as 0, but for those of codes: times, steps and process ids then look alike, and no error like another."""
-    written = text.encode("utf-8", "surrogatepass")  # a digit's byte is no part of another character
-    found = bytearray(written.translate(_DIGITS))
-    for word in _CODED:
-        at = written.find(word)
-        while at >= 0:
-            at += len(word)
-            code = _CODE.match(written, at)
-            if code is not None:
-                found[code.start(1) : code.end(1)] = code[1]
-            at = written.find(word, at)
-    return bytes(found)
+Places = Callable[[str], Iterable[tuple[int, int]]]  # where on a line codes stand as numbers
 
 
 class Condensed(NamedTuple):
@@ -55,14 +38,14 @@ class Condensed(NamedTuple):
     repeated: bool = True
 
 
-def condensed(text: str, literals: Callable[[], Literals]) -> Condensed:
-    """The text without its repetitions. `literals` gives what any recogniser looks for."""
+def condensed(text: str, literals: Callable[[], Literals], codes: Places) -> Condensed:
+    """The text without its repetitions. `literals` gives what any recogniser looks for, `codes` where codes stand on a line."""
     if len(text) <= LIMIT:
         return Condensed(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
-    numbers = _rare(text, lines)
+    numbers = _rare(text, lines, codes)
     too_much = _size(lines, numbers) > ENOUGH
     if too_much:
         numbers = _telling([lines[number] for number in numbers], numbers, literals())
@@ -75,18 +58,34 @@ def _size(lines: Sequence[str], numbers: Iterable[int]) -> int:
     return sum(len(lines[number]) + 1 for number in numbers)
 
 
-def _rare(text: str, lines: Sequence[str]) -> Sequence[int]:
+def _rare(text: str, lines: Sequence[str], codes: Places) -> Sequence[int]:
     """The lines, from 0, that stay without the repeated ones."""
-    shapes = shape(text).split(b"\n")
+    shapes = text.encode("utf-8", "surrogatepass").translate(_DIGITS).split(b"\n")  # a digit's byte is no part of another character
     often = Counter(shapes)
     if len(often) > 0.9 * len(lines) and len(text) > ENOUGH:
         return range(len(lines))  # nothing repeats itself
+    shapes = _told_apart(lines, shapes, often, codes)
+    often = Counter(shapes)
     numbers: Sequence[int] = ()
     for ends in KEPT:
         numbers = _kept(shapes, often, ends)
         if _size(lines, numbers) <= ENOUGH:
             break
     return numbers
+
+
+def _told_apart(lines: Sequence[str], shapes: Sequence[bytes], often: Mapping[bytes, int], codes: Places) -> list[bytes]:
+    """The shapes, with the codes of those that repeat themselves: in lines of one shape a code stands at one place."""
+    repeated = 2 * min(KEPT)
+    coded: dict[bytes, tuple[tuple[int, int], ...]] = {}
+    found = []
+    for line, shape in zip(lines, shapes, strict=True):
+        if often[shape] > repeated:
+            if shape not in coded:
+                coded[shape] = tuple(codes(line))
+            shape += b"".join(b"\n" + line[start:end].encode() for start, end in coded[shape])
+        found.append(shape)
+    return found
 
 
 def _telling(lines: Sequence[str], numbers: Sequence[int], literals: Literals) -> Sequence[int]:

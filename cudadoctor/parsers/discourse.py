@@ -64,7 +64,6 @@ _OUTPUT = lazy(
 _SAID_BY_OTHERS = r"\"[^\"\n]{1,400}\"|[“„][^“”\n]{1,400}[“”]|«[^«»\n]{1,400}»|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*"
 SAID_BY_OTHERS, _NOT_HIS = lazy(_SAID_BY_OTHERS), lazy(rf"`[^`]{{1,400}}`|{_SAID_BY_OTHERS}")
 _CHAT = lazy(r"^\s{0,3}\[?\d\d?:\d\d(?::\d\d)?\]? ?<[@+ ]?[\w^`|-]{1,30}> ")  # what somebody says in a channel, with its time
-_TICKED = lazy(r"^\s{0,6}[-*+] \[[xX]\] ")  # words of a form, to which somebody agreed
 _ITEM = lazy(r"^\s{1,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s")
 _FENCE = "```"
 _GAPS = lazy(r"\S {3,}(?=\S)")  # between the columns of a table
@@ -381,7 +380,7 @@ def is_heading(line: str) -> bool:
 
 
 def is_prose(line: str) -> bool:
-    """Whether somebody wrote the line: words, no form that programs give their output, and no box that somebody ticked."""
-    output = (_OUTPUT.match(line) is not None and _CHAT.match(line) is None) or _TICKED.match(line) is not None
+    """Whether somebody wrote the line: words, and no form that programs give their output."""
+    output = _OUTPUT.match(line) is not None and _CHAT.match(line) is None
     is_row = len(_GAPS.findall(line)) > 1
     return len(_WORDS.findall(line)) > 1 and not (output or is_row) and not is_prompt(line)

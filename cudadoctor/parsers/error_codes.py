@@ -249,6 +249,14 @@ def _xids(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
             yield from _xid(int(match[match.lastindex or 0]), hit, lines, knowledge, "machine")
 
 
+def number_places(line: str, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
+    """Where a number stands on a line that is read as a code of any API, whatever it means."""
+    yield from code_numbers.places(line)
+    if "Xid" in line or "XID" in line:
+        yield from (match.span("xid") for match in re.finditer(knowledge.xid_line.regex, line))
+        yield from (match.span(match.lastindex or 0) for form in (_XID_OF_PROGRAM, _XID_NAMED) for match in form.finditer(line))
+
+
 def xids_named(text: Text, knowledge: Knowledge) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The lines on which somebody names an Xid, met or not, with its causes."""
     lines = prepared(text)

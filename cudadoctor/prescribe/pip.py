@@ -9,7 +9,7 @@ from __future__ import annotations
 import ntpath
 import re
 
-from cudadoctor.knowledge.numba_rows import NumbaRelease
+from cudadoctor.knowledge.numba_rows import LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK, NumbaRelease
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SETTING
@@ -24,8 +24,7 @@ OLDEST_OF_CU11 = ComputeCapability("3.5")
 WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-cuda[cu11] brings
 # What pip is asked for. numba-cuda 0.19 dropped CUDA 11.
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
-# numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
-LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
+BELOW = str(NUMPY_WITHOUT_ROW_STACK)
 _BOUNDED_NUMPY = lazy(r"numpy ?[<>=!~]")
 _BELOW = lazy(r"<\s*(\d+\.\d+)")
 # Releases whose own Python refuses pip (PEP 668).
@@ -72,12 +71,14 @@ def _has_cuda_12(case: Case) -> bool:
 
 def bounded(stated: str | None, case: Case) -> str | None:
     """What neighbours state of NumPy, with the bound that numba-cuda's own metadata lacks."""
-    return f"{stated},<{BELOW}" if stated is not None and _BOUNDED_NUMPY.match(stated) and _reads_row_stack(case) else stated
+    target = _numba_cuda(case)
+    is_unbounded = target is not None and target <= LAST_WITH_ROW_STACK
+    return f"{stated},<{BELOW}" if is_unbounded and stated is not None and _BOUNDED_NUMPY.match(stated) else stated
 
 
-def _reads_row_stack(case: Case) -> bool:
+def _numba_cuda(case: Case) -> PackageVersion | None:
     target = case.python.package("numba-cuda") if case.python is not None else None
-    return target is not None and target.version <= LAST_WITH_ROW_STACK
+    return target.version if target is not None else None
 
 
 def numpy_requirement(case: Case) -> str:
@@ -86,8 +87,8 @@ def numpy_requirement(case: Case) -> str:
     if stated is not None:  # what Numba itself says: it compares major and minor version
         major, minor = (int(part) for part in stated.split("."))
         return f"numpy<{major}.{minor + 1}" if case.value("numpy_side") == "less" else f"numpy>={stated}"
-    numba, target = (case.python.package(name) if case.python is not None else None for name in ("numba", "numba-cuda"))
-    bounds = [] if target is not None and target.version > LAST_WITH_ROW_STACK else [BELOW]
+    numba, target = case.python.package("numba") if case.python is not None else None, _numba_cuda(case)
+    bounds = [] if target is not None and target > LAST_WITH_ROW_STACK else [BELOW]
     chosen = (case.knowledge.numba_release(numba.version) if numba is not None else None) or case.knowledge.numba_releases[0]
     bounds += _BELOW.findall(chosen.numpy)[-1:]
     return f"numpy<{min(bounds, key=lambda text: PackageVersion(text).numbers, default=BELOW)}"

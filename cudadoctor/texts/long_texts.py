@@ -12,7 +12,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Diagnosis, Finding, Judged
 from cudadoctor.model.report import Row
-from cudadoctor.parsers.condense import condensed
+from cudadoctor.parsers.condense import Places, condensed
 from cudadoctor.parsers.literals import Literals
 
 T = TypeVar("T")
@@ -27,14 +27,14 @@ class Short(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def shortened(evidence: Evidence, literals: Callable[[], Literals]) -> Short:
-    """The evidence with its long texts condensed. `literals`: what any recogniser looks for."""
+def shortened(evidence: Evidence, literals: Callable[[], Literals], codes: Places) -> Short:
+    """The evidence with its long texts condensed. `literals`: what any recogniser looks for; `codes`: where codes stand on a line."""
     items = []
     numbering: dict[str, Sequence[int]] = {}
     remarks = []
     for item in evidence.items:
         if (item.kind == "text" or item.id == "kernel-log") and item.stdout:
-            text, numbers, repeated = condensed(item.stdout, literals)
+            text, numbers, repeated = condensed(item.stdout, literals, codes)
             before = item.lines_before
             if numbers is not None:
                 numbering[item.source] = tuple(number + before for number in numbers)
