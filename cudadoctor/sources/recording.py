@@ -81,6 +81,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     origin: RecordedOrigin
     evidence: tuple[RecordedItem, ...]
     note: str | None = None  # where a fixture comes from
+    crc32: int | None = None  # of this file with null in this place, which is its last; None in older recordings
 
 
 def files_of(evidence: Evidence) -> dict[str, bytes]:
@@ -103,7 +104,7 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
     items = tuple(map(recorded, evidence.items))
     origin = RecordedOrigin(**_fields(evidence, RecordedOrigin))
     head = Recording(format=FORMAT, tool=f"cudadoctor {__version__}", origin=origin, evidence=items)
-    files[MEMBER] = msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n"
+    files[MEMBER] = torn.summed(msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n")
     return files
 
 
@@ -344,7 +345,8 @@ def read(source: str, body: bytes | None = None) -> Evidence:
             raise RecordingError(f"{source}: {name!r} is missing from the archive")
         return archive[name]
 
-    head = _head(source, content(MEMBER))
+    listed = content(MEMBER)
+    head = _head(source, listed)
     total = 0
 
     def stream(name: str | None) -> bytes | None:
@@ -359,6 +361,8 @@ def read(source: str, body: bytes | None = None) -> Evidence:
 
     items, origin = [], _fields(head.origin, RecordedOrigin)
     origin["remarks"] = tuple(remark[:_LONGEST_REMARK] for remark in origin["remarks"][:_MOST_REMARKS])
+    if head.crc32 is not None and torn.summed(listed) != listed:
+        origin.update(cut_short=True, remarks=(*origin["remarks"], f"{MEMBER} was damaged, or changed, since it was recorded"))
     for recorded in head.evidence:
         streams = stream(recorded.stdout), stream(recorded.stderr)
         item, lost = _item(recorded, *streams), torn.bytes_lost(recorded.size, *streams, worker=recorded.kind == "worker")
