@@ -28,6 +28,17 @@ def standard_library_first() -> None:
             del sys.modules[name]  # start-up hooks of packages imported it
 
 
+def leave_out_others() -> None:
+    """As root, take folders of PYTHONPATH that others may write off sys.path: no extension and no module is taken from there."""
+    if getattr(os, "geteuid", lambda: 1)() == 0 and os.environ.get("PYTHONPATH"):
+        from cudadoctor.sources import inherited
+
+        own = os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        kept = inherited.some_of_it(("PYTHONPATH",)).get("PYTHONPATH", "").split(os.pathsep)
+        others = set(os.environ["PYTHONPATH"].split(os.pathsep)).difference(kept)
+        sys.path[:] = [entry for entry in sys.path if entry not in others or os.path.realpath(entry) == own]
+
+
 def undo_startup_hooks() -> None:
     """Give CUDA's variables the values that the shell gave them. The examined Python may run the same hook, and is told apart then."""
     sys.setrecursionlimit(max(1000, sys.getrecursionlimit()))
@@ -65,6 +76,7 @@ take_signals()
 def main() -> None:
     """The command line. Every import of ours comes behind those lines, and where Ctrl-C is told in a word."""
     try:
+        leave_out_others()
         if sys.argv[1:2] == ["check"] and not {"-h", "--help", "--list"} & set(sys.argv):
             from cudadoctor.within import asking
 

@@ -999,6 +999,26 @@ def test_what_was_made_in_a_folder_since_keeps_it(name: str, counts: bool, tmp_p
     assert (applying.changed_since(f"rm -r {folder}", time.time() - 60) is not None) is counts
 
 
+def test_a_copy_is_kept_and_put_back_as_a_file_that_is_moved(tmp_path: Path) -> None:
+    """The step would have overwritten somebody's file of that name, through a link too, and its undo what was written since."""
+    profile, kept = tmp_path / ".bashrc", tmp_path / ".bashrc.with-stubs"
+    undo = f"cp -p {kept} {profile}\nrm {kept}"
+    profile.write_text("export A=1\n")
+    assert applying.kept_already(undo) is None
+    kept.symlink_to(tmp_path / "important")
+    assert f"{kept} is there already" in (applying.kept_already(undo) or "")
+    assert applying.changed_since(undo, time.time() - 60) is not None
+
+
+def test_every_program_of_an_undo_that_changes_files_is_known() -> None:
+    """What else an undo writes to is not looked at before and after."""
+    known = {"mv", "cp", "rm"}
+    writing = {"dd", "install", "ln", "rsync", "truncate", "tee", "unlink"}
+    for recipe, _, one in STEPS:
+        programs = {words[0] for line in (one.undo or "").split("\n") for words in applying._commands(line)}
+        assert not programs & (writing - known), f"{recipe.id}: {one.undo}"
+
+
 def test_every_undo_of_a_recipe_can_be_foreseen() -> None:
     for recipe, _, one in STEPS:
         for _, path in applying._put_back(re.sub(r"\{\w+\}", "/x", one.undo or "")):

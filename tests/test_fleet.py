@@ -266,6 +266,18 @@ def test_no_file_brings_more_demands_than_memory_has_room_for(tmp_path: Path, mo
     assert json.loads(run("fleet", str(tmp_path), "--format", "json").out)["nodes"] == 3
 
 
+def test_a_long_word_of_a_report_counts_wherever_it_stands() -> None:
+    """Sixteen files of 288 KB took 3.9 GB: names of 4,000 letters, one of which needs four bytes, and UUIDs of the same kind."""
+    body = json.loads(report(HEALTHY, "n"))
+    (plain,) = read("x", json.dumps(body).encode())
+    long = "\U0001f600" + "a" * 4000
+    body["origin"] |= {"host": long, "boot_id": long}
+    body["machine"]["gpus"] = [{**gpu, "uuid": long} for gpu in body["machine"]["gpus"]]
+    (heavy,) = read("x", json.dumps(body).encode())
+    assert isinstance(plain, Node) and isinstance(heavy, Node)  # noqa: PT018
+    assert reading_nodes.weight(heavy) >= reading_nodes.weight(plain) + 3 * 4 * 4000 // reading_nodes.LETTERS - 1
+
+
 def test_two_machines_with_the_name_of_their_image_are_two(tmp_path: Path) -> None:
     """The second one's latest report shows no GPU, and comes before and after others."""
     shown = (("a", "GPU-a", "broken", 1), ("b", "GPU-b", "healthy", 2), ("c", "GPU-b", "broken", 0), ("d", None, "healthy", 3))

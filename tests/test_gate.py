@@ -27,6 +27,8 @@ WORDS = (
     "##[error]pwn",
     "x ##vso[task.complete]",
     "##teamcity[x]",
+    "+++ pwn",
+    "--- pwn",
 )
 
 
@@ -34,6 +36,7 @@ WORDS = (
 def test_no_line_is_a_command_of_a_job(words: str) -> None:
     out = gated(f"a\n{words}\nb\n")
     assert not any(line.replace("\x1b[1m", "").lstrip().startswith("::") for line in out.split("\n"))
+    assert not any(line.startswith(("+++ ", "--- ")) for line in out.split("\n"))
     assert "##[" not in out
     assert "##vso[" not in out
     assert "##teamcity[" not in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,6 +215,22 @@ def test_a_log_that_was_not_read_whole_leaves_no_machine_healthy(tmp_path: Path,
     assert run(*asked, str(tmp_path / "train.log")).code == 0
     cut = run(*asked, str(tmp_path / "long.log"))
     assert (cut.code, "a part was not read" in cut.out) == (3, True)
+    (tmp_path / "holed.log").write_bytes(b"all is fine\n" * 400 + bytes(4096) + b"all is fine\n" * 400)
+    holed = run(*asked, str(tmp_path / "holed.log"))
+    assert (holed.code, "A part of the text is lost" in holed.out) == (3, True)
+
+
+def test_letters_of_four_bytes_are_replaced_piece_by_piece() -> None:
+    """All at once a log of 32 MB with many of them took 1.2 GB."""
+    body = "\U0001f600ab".encode() * (3 << 20)
+    tracemalloc.start()
+    try:
+        text = evidence_of(body).items[0].stdout or ""
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (text[:6], "\U0001f600" in text) == ("?ab?ab", False)
+    assert peak < 8 * len(body)
 
 
 def test_a_line_of_many_messages_takes_as_long_as_as_many_lines() -> None:

@@ -328,6 +328,16 @@ def test_the_same_policy_gives_the_same_report() -> None:
 
 
 # ---------------------------------------------------------------- a stranger's file
+@pytest.mark.parametrize(("mode", "counts"), [(0o777, False), (0o1777, True), (0o775, True)])
+def test_where_everybody_may_replace_it_a_policy_does_not_count(mode: int, counts: bool, tmp_path: Path) -> None:
+    """It need not be the one that was looked at a moment ago."""
+    (tmp_path / "shared" / "mine").mkdir(parents=True)
+    (tmp_path / "shared" / "cudadoctor.toml").write_text("strict = true\n")
+    (tmp_path / "shared").chmod(mode)
+    one = policy_file._of_a_stranger(str(tmp_path / "shared" / "cudadoctor.toml"))
+    assert one == (None if counts else "lies in a folder where every user may replace it")
+
+
 @pytest.mark.parametrize("dot", [".", "     .     ", "\t.\t\t\t\t\t", '"."."', "'.'.'"])
 def test_a_key_with_many_parts_is_refused_before_it_is_read(dot: str, tmp_path: Path) -> None:
     (tmp_path / "cudadoctor.toml").write_text(

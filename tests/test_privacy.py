@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 import time
@@ -685,3 +686,90 @@ def test_settings_of_a_unit_that_a_diagnosis_reads_stay() -> None:
     shown = out(redact(pasted.evidence_of(unit.encode())), "text")
     assert "Environment=CUDA_VISIBLE_DEVICES=1\n" in shown
     assert '"CUDA_HOME=/usr/local/cuda" "MODEL_KEY=<redacted>"' in shown
+
+
+def redacted_text(text: str) -> str:
+    return out(redact(pasted.evidence_of(text.encode())), "text")
+
+
+TABLE = """             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
+             81234       gpu  drachenf fuerchte  R    1:00:00      1 barsch07
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "UserWarning: NVIDIA GB10 with CUDA capability sm_121 is not compatible with the current PyTorch installation.",
+        "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1bb3) installed in this system is not supported",
+    ],
+)
+def test_a_table_ends_with_its_last_row(line: str) -> None:
+    """What a program says below it would lose the words that stand under a heading, wherever they stand."""
+    shown = redacted_text(f"$ squeue --me\n{TABLE}{line}\n")
+    assert line in shown
+    assert not re.search("drachenf|fuerchte|barsch07", shown)
+
+
+def test_a_line_of_json_changes_nothing_for_the_lines_around_it() -> None:
+    shown = redacted_text('{"event": "start"}\nC:\\Users\\torsten\\miniconda3\\python.exe\nnet use Z: \\\\nas\\ds Feldlerche\n')
+    assert not re.search("torsten|Feldlerche", shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sshpass", "-p", "Sommerhit", "ssh", "node7"],
+        ["docker", "login", "-u", "x", "-p", "Sommerhit"],
+        ["train.py", "--password", "Sommerhit"],
+    ],
+)
+@pytest.mark.parametrize("written", ["python", "json", "pretty", "yaml", "audit"])
+def test_a_command_as_a_list_loses_the_same_words(words: list[str], written: str) -> None:
+    text = {
+        "python": f"Command '{words}' returned non-zero exit status 5.",
+        "json": json.dumps({"cmd": words}),
+        "pretty": json.dumps({"cmd": words}, indent=2),
+        "yaml": "command:\n" + "\n".join(f"  - {word}" for word in words),
+        "audit": "type=EXECVE msg=audit(1.0:1): argc=5 " + " ".join(f'a{place}="{word}"' for place, word in enumerate(words)),
+    }[written]
+    shown = redacted_text(text + "\n")
+    assert "Sommerhit" not in shown
+    assert words[0] in shown
+
+
+def test_every_one_of_very_many_names_goes() -> None:
+    rows = "".join(
+        f"u{number:04}x   {1000 + number}  0.0  0.1  12345  4567 ?        Ss   10:00   0:00 python t.py\n" for number in range(700)
+    )
+    shown = redacted_text(f"USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND\n{rows}")
+    assert not re.search(r"u\d{4}x", shown)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"Name": "DB_PASSWORD", "Value": "Feldlerche"}, {"key": "DB_PASSWORD", "value": "Feldlerche"}, {"type": "password", "default": "Feldlerche"},
+        {"password": {"value": "Feldlerche"}}, {"secrets": {"db": "Feldlerche"}}, {"kind": "Secret", "data": {"alpha": "Feldlerche"}},
+    ],
+)  # fmt: skip
+def test_a_value_is_known_by_the_name_that_another_field_gives_it(value: dict[str, object]) -> None:
+    assert "Feldlerche" not in redacted_text(json.dumps(value) + "\n")
+
+
+def test_a_kubernetes_secret_is_gone_to_its_last_line() -> None:
+    long = "QUFB" * 2000
+    shown = redacted_text(f"kind: Secret\ndata:\n  a: {long}\n  # ours\n  'b': Feldlerche\n  c: |\n    Heidelerche\ntype: Opaque\n")
+    assert not re.search("QUFB|lerche", shown)
+    assert "type: Opaque" in shown
+
+
+@pytest.mark.parametrize("text", ["echo $DB_PASSWORD\r\nFeldlerche\r\n", "$ hostname\r\nFeldlerche\r\n", "api_key: |\r\n  Feldlerche\r\n"])
+def test_line_ends_of_windows_hide_nothing(text: str) -> None:
+    assert "Feldlerche" not in redacted_text(text)
+
+
+def test_who_is_called_like_a_framework_takes_nothing_away() -> None:
+    line = "UserWarning: sm_121 is not compatible with the current PyTorch installation. See vllm/worker.py"
+    assert line in redacted_text(f"pytorch@pod7:~$ python t.py\nvllm@pod8:~$ ls\n{line}\n")

@@ -18,9 +18,10 @@ import pytest
 from cudadoctor.commands import manual
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources import applying, host, inherited, interpreters, listings, owners, programs, recording, trust, writing
+from cudadoctor.sources import applying, host, inherited, interpreters, keeping, listings, owners, programs, recording, trust, writing
 from cudadoctor.sources.interpreters import examined_python
 from cudadoctor.sources.probes import Probe
+from tests.command_line import ROOT
 from tests.test_interpreters import interpreter
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -1132,3 +1133,34 @@ def test_another_interpreter_waits_until_it_was_looked_through(tmp_path: Path, m
     assert interpreters.own_on_path() is None, "another environment, though of the same Python"
     monkeypatch.setenv("VIRTUAL_ENV", str(Path(sys.executable).parent.parent))
     assert interpreters.own_on_path() is not None
+
+
+def test_the_supervisor_gets_no_relative_place_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in /, where such an entry leads elsewhere than for the doctor."""
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr(keeping.subprocess, "Popen", lambda argv, **rest: given.append(rest["env"]) or (_ for _ in ()).throw(OSError()))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"tmp/x:..:/usr/lib:{tempfile.gettempdir()}")
+    monkeypatch.setenv("LD_AUDIT", "x.so")
+    keeping.Keeper()
+    assert [{name: value for name, value in one.items() if name.startswith("LD_")} for one in given] == [{"LD_LIBRARY_PATH": "/usr/lib"}]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_root_takes_no_extension_from_where_others_may_write(mode: int, roots_folder: Path) -> None:
+    marks = roots_folder / "evil-1.0.dist-info"
+    marks.mkdir()
+    (marks / "METADATA").write_text("Name: evil\nVersion: 1.0\n")
+    (marks / "entry_points.txt").write_text("[cudadoctor.checks]\nevil = evil_module:EXTENSION\n")
+    (roots_folder / "evil_module.py").write_text(f"open({str(roots_folder / 'ran')!r}, 'w')\n")
+    (roots_folder / "evil_module.py").chmod(mode)
+    variables = {**os.environ, "PYTHONPATH": f"{roots_folder}:{ROOT}"}
+    subprocess.run([sys.executable, "-m", "cudadoctor", "causes"], env=variables, capture_output=True, check=True, cwd=ROOT)
+    assert (roots_folder / "ran").exists() is (mode == 0o755)
+
+
+@pytest.mark.parametrize(
+    ("row", "lent"), [("ada:100000:65536", True), ("ada:200000:65536", False), ("root:100000:65536", False), ("", False)]
+)
+def test_a_number_that_a_user_may_take_on_is_that_users(row: str, lent: bool, tmp_path: Path) -> None:
+    (tmp_path / "subgid").write_text(f"{row}\n")
+    assert owners._is_lent(100_500, str(tmp_path / "subgid")) is lent

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -126,12 +127,18 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
 
 
 def _of_a_stranger(path: str) -> str | None:
-    """Whether another user than this one and root has it. Git asks the same of a repository (safe.directory)."""
+    """Whether another user than this one and root has it, or may put another in its place, a moment later too. Git asks the same of a
+    repository (safe.directory)."""
+    if not hasattr(os, "geteuid"):
+        return None
     try:
-        strange = hasattr(os, "geteuid") and os.stat(path).st_uid not in (0, os.geteuid())
+        folder = os.stat(os.path.dirname(os.path.abspath(path)))
+        owners = {info.st_uid for info in (folder, os.lstat(path), os.stat(path))}
     except OSError:  # a link that leads nowhere: reading it says so
         return None
-    return "belongs to another user" if strange else None
+    if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
+        return "lies in a folder where every user may replace it"
+    return "or its folder belongs to another user" if owners - {0, os.geteuid()} else None
 
 
 def _candidates(folder: str | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -103,9 +103,22 @@ class Reader:
 
 def weight(node: Node) -> int:
     """The reports without demands and GPUs that take as much memory."""
-    words = (node.met, (word for one in node.demands for word in (one.text, one.found, one.why)), node.settings.values(), (node.line,))
-    letters = sum(max(0, sys.getsizeof(word) - SHORT) for word in chain(*words))
+    import msgspec
+
+    body = msgspec.json.encode(node)
+    letters = _letters(node) if len(body) > LETTERS or not body.isascii() else 0
     return 1 + (len(node.met) + len(node.demands) + sum(1 + len(gpu.figures) for gpu in node.gpus)) // PARTS + letters // LETTERS
+
+
+def _letters(value: object) -> int:
+    """Bytes of the long words in it."""
+    if isinstance(value, str):
+        return max(0, sys.getsizeof(value) - SHORT)
+    if isinstance(value, Mapping):
+        return sum(map(_letters, chain(value, value.values())))
+    if isinstance(value, (tuple, list)):
+        return sum(map(_letters, value))
+    return sum(_letters(getattr(value, name)) for name in getattr(value, "__struct_fields__", ()))
 
 
 def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:

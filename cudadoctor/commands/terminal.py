@@ -81,13 +81,12 @@ def own_fault(error: BaseException) -> str:
     """What to say where the doctor itself failed: a limit that it ran into, or a line to report, with the place in its own code."""
     if isinstance(error, MemoryError):
         return _NO_MEMORY
-    import traceback
-
     limit = _NOT_GIVEN.get(error.errno or 0) if isinstance(error, OSError) else None
     if isinstance(error, PermissionError) and error.filename == os.devnull:
         limit = f"{os.devnull} cannot be opened, so /dev is mounted with nodev or holds no devices; CUDA's own nodes are closed there too"
     if limit is not None:
         return f"cudadoctor could not go on, and that says nothing of a GPU: {limit}.\n"
+    import traceback
 
     from cudadoctor import __version__
 

@@ -61,6 +61,7 @@ _PART = lazy(rf"({_COLOUR})")
 # A line of a job's log that begins so, or holds the other anywhere, is a command to GitHub, Azure or TeamCity. Nobody knows here whether
 # it becomes one: a container, ssh and srun hand no variable on that says so.
 _COMMAND = lazy(rf"(?m)^((?:[^\S\n]|{_COLOUR})*):(?=:)")
+_GROUP = lazy(r"(?m)^(?=(?:---|\+\+\+|~~~) )")  # and so of Buildkite's
 _MARKED = lazy(r"#(?=#(?:\[|vso\[|teamcity\[|section\[))", re.IGNORECASE)
 
 
@@ -76,4 +77,4 @@ def gated(text: str, *, json: bool = False, commands: bool = False, colours: boo
         parts = enumerate(_PART.split(text)) if colours else [(0, text)]
         text = "".join(part if number % 2 else clean(part) for number, part in parts)
     text = _MARKED.sub(r"\\u0023" if json else "# ", text)
-    return text if json or commands else _COMMAND.sub(r"\1: ", text)
+    return text if json or commands else _GROUP.sub(" ", _COMMAND.sub(r"\1: ", text))

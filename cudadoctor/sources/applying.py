@@ -106,11 +106,11 @@ def _changed_at(path: str) -> float:
 
 
 def _put_back(undo: str) -> Iterator[tuple[str, str]]:
-    """Of each `mv` and `rm` of an undo the kept copy, "" where there is none, and the file: as the program gets them, with the home."""
+    """Of each `mv`, `cp` and `rm` of an undo the kept copy, "" where there is none, and the file: as a program gets them, with the home."""
     for line in undo.split("\n"):
         for words in _commands(line):
             paths = [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
-            if words[0] == "mv" and len(paths) == 2:
+            if words[0] in ("mv", "cp") and len(paths) == 2:
                 yield paths[0], paths[1]
             elif words[0] == "rm":
                 yield from (("", path) for path in paths)

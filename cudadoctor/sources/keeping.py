@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from cudadoctor.sources import inherited
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.spawning import apart
 
@@ -99,7 +100,7 @@ class Keeper:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "LD_AUDIT")},
+                env=inherited.some_of_it(("LD_LIBRARY_PATH",)),  # which this interpreter may need to start
                 **apart(),
             )
         except OSError:

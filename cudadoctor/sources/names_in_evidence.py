@@ -118,7 +118,7 @@ def of(evidence: Evidence) -> Names:
     names.of = {
         "user": users,
         "host": {name for host in names.of["host"] for name in _host_names(host)},
-        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and len(name) > 2},
+        "account": {name for name in names.of["account"] if name.lower() not in USERS | WORDS and (name.isdigit() or not known(name))},
         "group": {name for name in names.of["group"] - users - GROUPS if not name.isdigit() and PATTERNS.SERVICES.match(name) is None},
         "secret": {secret for secret in names.of["secret"] if not names.is_technical(secret)},
     }
@@ -192,24 +192,37 @@ def _from_text(names: Names, text: str, item: str) -> None:
             ("host", PATTERNS.COLUMN_OF_HOSTS, PATTERNS.HOST.pattern),
             ("account", PATTERNS.COLUMN_OF_PODS, f"(?:{PATTERNS.POD.pattern})$"),
         ):
-            found = {name for name in _of_tables(text, column) if re.match(form, name) and name.lower() not in WORDS}
-            # A container or a pod may be called like the framework in it.
-            names.of[kind].update(name for name in found if column is not PATTERNS.COLUMN_OF_PODS or not known(name))
+            found = _of_tables(text, column)
+            names.of[kind].update(name for name in found if re.match(form, name) and name.lower() not in WORDS)
 
 
 def _of_tables(text: str, column: re.Pattern[str]) -> Iterator[str]:
-    """What stands below such a heading, up to an empty line: ps, top, squeue, sacct, ls of jobs."""
-    starts: list[int] = []
-    ends: list[int] = []
+    """What stands below such a heading, up to the first line that is no row of the table: ps, top, squeue, sacct, ls of jobs."""
+    heads: list[tuple[int, int]] = []
+    wanted: list[int] = []
     for line in text.split("\n"):
-        heads = list(column.finditer(line)) if PATTERNS.TABLE.match(line) else []
-        if heads or not line.strip():
-            starts, ends = [head.start(1) for head in heads], [head.end(1) for head in heads]
-        elif starts and not PATTERNS.RULE.match(line):
-            for word in PATTERNS.CELL.finditer(line):
-                last = bisect_left(starts, word.end()) - 1  # the last heading that begins before the word ends
-                if last >= 0 and word.start() < ends[last]:
-                    yield word.group().rstrip("+")
+        found = [head.span(1) for head in column.finditer(line)] if PATTERNS.TABLE.match(line) else []
+        if found:
+            heads = [word.span() for word in PATTERNS.CELL.finditer(line)]
+            wanted = [start for start, _ in found]
+        elif heads and not PATTERNS.RULE.match(line):
+            cells = [word.span() for word in PATTERNS.CELL.finditer(line)]
+            heads = heads if _is_row(line, cells, heads) else []
+            starts = [start for start, _ in heads]
+            for start, stop in cells if heads else ():
+                begin, end = heads[max(0, bisect_left(starts, stop) - 1)]  # the last heading that begins before the word ends
+                # In line with its heading on one side, or longer than the column.
+                if begin in wanted and (start == begin or stop == end or start < begin < end < stop or len(cells) == len(heads)):
+                    yield line[start:stop].rstrip("+")
+
+
+def _is_row(line: str, cells: list[tuple[int, int]], heads: list[tuple[int, int]]) -> bool:
+    """Whether a line has its gaps where most headings have theirs; or as many words as there are headings, some with digits."""
+    if len(cells) == len(heads) and 3 * sum(any(map(str.isdigit, line[start:stop])) for start, stop in cells) >= len(cells):
+        return True
+    line = line.ljust(heads[-1][1] + 1)
+    apart = sum(start == 0 or line[start - 1].isspace() or line[stop].isspace() for start, stop in heads)
+    return 2 * len(cells) >= len(heads) and 5 * apart >= 3 * len(heads)
 
 
 def without_dumped_variables(text: str) -> str:

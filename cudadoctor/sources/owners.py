@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 
 _FIRST_PERSON = 1000  # user ids below it are the system's own
-_NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
+_NAMED_BY = ("passwd", "group", "initgroups", "subid")  # databases of /etc/nsswitch.conf
 _LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
 _MOST_LINKS = 40  # as in the kernel
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
@@ -80,12 +80,26 @@ def _is_nobodys(group: int) -> bool:
         import pwd
     except ImportError:
         return group == 0
-    names = {entry.gr_name for entry in grp.getgrall() if entry.gr_gid == group}  # several may have one number
-    members = {name for entry in grp.getgrall() if entry.gr_gid == group for name in entry.gr_mem} - {"root"}
+    entries = [entry for entry in grp.getgrall() if entry.gr_gid == group]  # several may have one number
+    members = {name for entry in entries for name in entry.gr_mem} - {"root"}
     others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
-    if members or _joined_by_shadow(names) or any(_is_password(entry.gr_passwd) for entry in grp.getgrall() if entry.gr_gid == group):
+    if members or _is_lent(group) or _joined_by_shadow({entry.gr_name for entry in entries}):
+        return False
+    if any(_is_password(entry.gr_passwd) for entry in entries):
         return False
     return not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others)
+
+
+def _is_lent(group: int, path: str = "/etc/subgid") -> bool:
+    """Whether a user may take on this number in a user namespace of his own. Source of the format: subgid(5)."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            rows = [line.strip().split(":") for line in stream]
+        return any(int(row[1]) <= group < int(row[1]) + int(row[2]) for row in rows if len(row) == 3 and row[0] not in ("root", "0"))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
 
 
 def _joined_by_shadow(groups: Collection[str], path: str = "/etc/gshadow") -> bool:

@@ -8,12 +8,13 @@ from itertools import islice
 import msgspec
 
 from cudadoctor.model.evidence import LONGEST_LINE, OUTPUT, Evidence, Item
-from cudadoctor.sources.decoding import LONG, decoded
+from cudadoctor.sources.decoding import LONG, decoded, without
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
 MOST_LINES = 2 << 20  # of a text: each takes a hundred bytes of memory and more, however short it is
 _LINE_END = re.compile(rb"\r\n?|\n")
 _ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # emoji in UTF-8: a single one makes a text four times as large in memory
+_HOLE = re.compile(rb"\0{16}")  # what stands where a crash took the content of a file
 _TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 
@@ -30,6 +31,8 @@ def _last_lines(content: bytes | Content) -> Content:
         content = content._replace(
             left_out=f"Of a very long line of the text only the first and the last {LONGEST_LINE >> 11} KiB were read."
         )
+    if content.left_out is None and _HOLE.search(body):
+        content = content._replace(left_out="A part of the text is lost: a run of zero bytes stands there.")
     more = body.count(b"\n") + body.count(b"\r") - body.count(b"\r\n") - MOST_LINES
     if more <= 0:
         return content
@@ -51,7 +54,7 @@ def _has_long_line(body: bytes) -> bool:
 def _item(content: Content) -> Item:
     dropped = max(0, len(content.body) - TEXT, 1 if content.left_out else 0)
     body = content.body[-TEXT:]
-    text = decoded(_ASTRAL.sub(b"?", body) if len(body) > LONG else body)
+    text = decoded(without(_ASTRAL, body) if len(body) > LONG else body)
     wide = text.count("\x00") * 3 > len(text)  # every second letter of UTF-16; elsewhere they part the words of /proc/PID/cmdline
     text = text.replace("\x00", "" if wide else " ")
     before = content.lines_before

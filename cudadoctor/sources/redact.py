@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -24,11 +24,12 @@ from cudadoctor.sources.names_in_evidence import Names, keeps
 from cudadoctor.sources.sensitive import GONE, Pseudonyms, TooLongError, clock
 from cudadoctor.sources.vocabulary import ITEMS, PATTERNS
 
-MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
+MOST_NAMES = 300  # with other signs than letters and digits, of one kind, that are looked for wherever they stand
 LONGEST, MOST = 2 << 20, 3 << 20  # characters of one output, and of all, that a redacted recording keeps
 _WHOLE = 30.0  # seconds of CPU for one recording
 _LEAST_TIME, _TIME = 0.5, 2e-5  # seconds of CPU for one piece, and for each of its characters: five times what most texts take
 _SHORT = 80  # characters of what is not looked through a second time
+_PLAIN = re.compile("[A-Za-z0-9]+")
 _ESCAPED = re.compile(r"(\\[ntr])")
 
 
@@ -83,11 +84,11 @@ class Redactor:
         text = self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
         return self.pseudonyms.hidden(text, "paths")
 
-    def replaced(self, text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
-        for pattern, pseudonym in parts:
-            if pattern is not None:
+    def replaced(self, text: str, parts: Iterable[tuple[_Words | None, Callable[[str], str]]]) -> str:
+        for words, pseudonym in parts:
+            if words is not None:
                 self.pseudonyms.look()
-                text = pattern.sub(lambda match, pseudonym=pseudonym: pseudonym(match.group()), text)  # type: ignore[misc]
+                text = words.sub(pseudonym, text)
         return text
 
     def lines(self, text: str, redact: Callable[[str], str]) -> str:
@@ -97,7 +98,7 @@ class Redactor:
         parts = []
         for is_json, group in groupby(text.split("\n"), key=lambda line: line.lstrip()[:1] == "{"):
             lines = list(group)
-            parts += [self.json_line(line, redact) for line in lines] if is_json else [escaped("\n".join(lines), redact)]
+            parts += [self.json_line(line, redact) for line in lines] if is_json else [redact("\n".join(lines))]
         return "\n".join(parts)
 
     def json_line(self, line: str, redact: Callable[[str], str]) -> str:
@@ -113,10 +114,11 @@ class Redactor:
 
     def value(self, value: Any, redact: Callable[[str], str], key: str = "") -> Any:
         if isinstance(value, dict):
-            called = str(value.get("name", "value"))  # {"name": "DB_PASSWORD", "value": "x"}
-            return {redact(name): self.value(inner, redact, called if name == "value" else name) for name, inner in value.items()}
+            keys = _keys(value, key)
+            return {redact(name): self.value(inner, redact, keys[name]) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self.value(inner, redact, key) for inner in _arguments(value)]
+            words = self.pseudonyms.arguments(value) if all(isinstance(word, str) for word in value) else value
+            return [self.value(inner, redact, key) for inner in words]
         secret = PATTERNS.SECRET_KEY.fullmatch(key)
         if type(value) is int and secret and not secret["counted"] and not secret["short"]:  # eos_token: 2 is a word's number
             return self.pseudonyms.gone(str(value))
@@ -202,9 +204,9 @@ class Redactor:
             out = self.lines(self.prepared(item.id, item.kind, out), redact)
             out = self.replaced(out, self.in_lists) if item.id in ITEMS["columns"] else out
             if self.groups is not None and item.id in ITEMS["groups"]:
-                out = self.groups.sub(lambda match: self.pseudonyms.of("group", match.group()), out)
+                out = self.groups.sub(lambda name: self.pseudonyms.of("group", name), out)
         what: Any = item.what
-        what = redact(what) if isinstance(what, str) else tuple(redact(word) for word in _arguments(what))
+        what = redact(what) if isinstance(what, str) else tuple(map(redact, self.pseudonyms.arguments(what)))
         return msgspec.structs.replace(
             item,
             what=what,
@@ -223,6 +225,23 @@ class Redactor:
         if name.startswith("nvidia-smi") or name == "text":
             text = self.pseudonyms.hidden(text, "process_tables")
         return names_in_evidence.without_dumped_variables(text) if name == "text" else text
+
+
+def _keys(entry: dict[str, Any], key: str) -> dict[str, str]:
+    """What tells of each value of an object whether it is a secret: its name, what another field calls it ({"name": "DB_PASSWORD", "value":
+    "x"}), or the name of the whole object."""
+    secret = PATTERNS.SECRET_KEY.fullmatch(key)
+    of_all = key if secret and not secret["counted"] else None
+    called = [inner for name, inner in entry.items() if name.lower() in ("name", "key", "type") and isinstance(inner, str)]
+    named = next((one for one in called if PATTERNS.SECRET_KEY.fullmatch(one)), called[0] if called else None)
+    sealed = ("data", "stringData") if entry.get("kind") == "Secret" else ()
+
+    def of(name: str) -> str:
+        if name in sealed:
+            return "secret"
+        return named if named and name.lower() in ("value", "default") else of_all or name
+
+    return {name: of(name) for name in entry}
 
 
 def escaped(text: str, redact: Callable[[str], str]) -> str:
@@ -245,38 +264,41 @@ def _decoded(text: str, redact: Callable[[str], str]) -> str:
     return PATTERNS.ENCODED.sub(lambda match: plain.get(match.group(), match.group()), text) if plain else text
 
 
-def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:
+class _Words(NamedTuple):
+    """What is looked for: words of letters and digits by a look into a set, of which there may be many, others by a pattern."""
+
+    plain: frozenset[str]
+    pattern: re.Pattern[str] | None
+
+    def sub(self, pseudonym: Callable[[str], str], text: str) -> str:
+        if self.pattern is not None:
+            text = self.pattern.sub(lambda match: pseudonym(match.group()), text)
+        if not self.plain:
+            return text
+        return _PLAIN.sub(lambda match: pseudonym(match.group()) if match.group().lower() in self.plain else match.group(), text)
+
+
+def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> _Words | None:
     """Any of these words, the longest first. `loose`: in any case, and joined to others by - _ . too; `numbered`: with a number."""
-    some = sorted(names, key=lambda name: (-len(name), name))[:MOST_NAMES]
+    all_of_them = sorted(names, key=lambda name: (-len(name), name))
+    plain = frozenset(name.lower() for name in all_of_them if loose and not numbered and _PLAIN.fullmatch(name))
+    some = [name for name in all_of_them if name.lower() not in plain][:MOST_NAMES]
     if not some:
-        return None
+        return _Words(plain, None) if plain else None
     # By first letters: at each place of a text a few branches are tried, not one for each name.
     first: dict[str, list[str]] = {}
     for name in some:
         first.setdefault(name[0].lower(), []).append(re.escape(name))
     words = "|".join(f"{_begins_with(letter)}(?:{'|'.join(each)})" for letter, each in first.items())
     if not loose:
-        return re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])")
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{words}){r'[0-9]{1,6}' if numbered else ''}(?![A-Za-z0-9])", re.IGNORECASE)
+        return _Words(plain, re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])"))
+    ends = "[0-9]{1,6}" if numbered else ""
+    return _Words(plain, re.compile(rf"(?<![A-Za-z0-9])(?:{words}){ends}(?![A-Za-z0-9])", re.IGNORECASE))
 
 
 def _begins_with(letter: str) -> str:
     """A look at the next letter, of either case; other alphabets have more than two."""
     return f"(?=[{letter}{letter.upper()}])" if re.fullmatch("[a-z0-9]", letter) else ""
-
-
-def _arguments(words: Iterable[Any]) -> Iterator[Any]:
-    """The words of a command line; what follows `--token` is gone."""
-    before = ""
-    for word in words:
-        hidden = (
-            isinstance(word, str)
-            and before.startswith("-")
-            and PATTERNS.SECRET_KEY.fullmatch(before.lstrip("-"))
-            and not word.startswith("-")
-        )
-        yield GONE if hidden else word
-        before = word if isinstance(word, str) else ""
 
 
 def _shortened(evidence: Evidence) -> Evidence:
@@ -308,13 +330,17 @@ def _changed(text: str | None, change: Callable[[str], str]) -> str | None:
     return None if text is None else change(text)
 
 
+def _plain(text: str) -> str:
+    """Without colours, and with the line ends that the forms know."""
+    return without_codes(text).replace("\r\n", "\n")
+
+
 def redacted(evidence: Evidence) -> Redacted:
     """The same evidence without names of people and machines, and an account of what was taken."""
     evidence = _shortened(evidence)
     # Colours may stand between a secret and what shows that it is one.
     plain = tuple(
-        msgspec.structs.replace(item, stdout=_changed(item.stdout, without_codes), stderr=_changed(item.stderr, without_codes))
-        for item in evidence.items
+        msgspec.structs.replace(item, stdout=_changed(item.stdout, _plain), stderr=_changed(item.stderr, _plain)) for item in evidence.items
     )
     evidence = msgspec.structs.replace(evidence, items=plain)
     redactor = Redactor(names_in_evidence.of(evidence))

@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from cudadoctor.sources import keyed, private_paths
@@ -20,6 +20,7 @@ from cudadoctor.sources.vocabulary import OF_SECRETS, PATTERNS, USERS, WORDS, fo
 GONE = "<redacted>"
 _LONG, _SHORT = 80, 16  # characters looked at before and after a number
 _LONGEST_NUMBER = 128  # hexadecimal digits; what has more is no number of a device, and each costs a digest of all before it
+_BLANK = "\x00"  # in a word of a command, which ends at none
 _DRAWN = 12  # characters of a word drawn by lot
 # Changes in each of its characters. Of 24 letters and digits 0.52 by chance, and less than this in one of twenty; in CamelCase below 0.3.
 _CHANGES = 0.38
@@ -48,7 +49,7 @@ class Pseudonyms:
             "instance": lambda number: self.digest(number.lower(), 12).upper(),
             "boot": boot_words,
             "assigned": partial(PATTERNS.ASSIGNED.sub, lambda value: self.gone(value.group())),
-            "kept": partial(PATTERNS.KEPT_VALUE.sub, lambda value: self.gone(value.group())),
+            "kept": self.values_of_secret, "listed": self.listed,
             "account": lambda name: name if name.lower() in WORDS else self._named("account", name),
             "called": lambda name: name if known(name) else self.of("account", name),
             "page": lambda name: name if known(name) else self.user(name),
@@ -97,7 +98,7 @@ class Pseudonyms:
     def text(self, text: str) -> str:
         """The text without what its form alone shows to be private."""
         parts, end = [], 0
-        text = self.hidden(text, "secrets")
+        text = self.hidden(text, "secrets", "commands", "lists")
         for start, stop in keyed.spans(text, self.look):
             parts += [text[end:start], self.gone(text[start:stop])]
             end = stop
@@ -140,6 +141,35 @@ class Pseudonyms:
             return cell.replace(number, self.serial(number)) if re.fullmatch(r"\s?\w{6,80}", cell) else cell
 
         return _column(",", [head.strip().startswith(("serial", "gpu_serial")) for head in match["heads"].split(",")], cells, hidden)
+
+    def values_of_secret(self, lines: str) -> str:
+        """What stands below `data:` of a Kubernetes Secret, in YAML: the names stay."""
+
+        def hidden(line: str) -> str:
+            found = PATTERNS.KEPT_VALUE.match(line)
+            return line if found is None or found["value"] is None else line[: found.start("value")] + self.gone(found["value"])
+
+        return "\n".join(map(hidden, lines.split("\n")))
+
+    def listed(self, text: str) -> str:
+        """The words of a command as a list of Python, JSON or YAML."""
+        found = list(PATTERNS.LISTED.finditer(text))
+        parts, end = [], 0
+        for one, new in zip(found, self.arguments([one["quoted"] or one["item"] or "" for one in found])):
+            start, stop = one.span("quoted" if one["item"] is None else "item")
+            parts += [text[end:start], new]
+            end = stop
+        return "".join((*parts, text[end:]))
+
+    def arguments(self, words: Sequence[str]) -> list[str]:
+        """A command's words without what follows `--token`, or an option by which this program logs in."""
+        plain = [re.sub(r"\s", _BLANK, word.strip("\"'")) or _BLANK for word in words]
+        shown = self.hidden(" ".join(plain), "commands").split(" ")
+        told = ["", *words]
+        return [
+            GONE if (len(shown) == len(plain) and new != old) or _gives_away(before, word) else word
+            for before, word, new, old in zip(told, words, shown, plain)
+        ]
 
     def options(self, match: re.Match[str], words: str) -> str:
         """A command without what follows the options by which it logs in; of some also without every word that nobody knows."""
@@ -196,6 +226,10 @@ class Pseudonyms:
             shifted = letter if letter in "-_" else f"{(int(letter, 16) + shift) % 16:x}"
             out.append(shifted.upper() if letter.isupper() else shifted)
         return "".join(out)
+
+
+def _gives_away(option: str, word: str) -> bool:
+    return option.startswith("-") and PATTERNS.SECRET_KEY.fullmatch(option.lstrip("-")) is not None and not word.startswith("-")
 
 
 def boot_words(said: str) -> str:

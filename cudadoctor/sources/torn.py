@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from cudadoctor.sources.decoding import LONG, json_object
 
-_HOLE = re.compile(rb"\0[\0\n]|\xff{2}| {600}|\n{200}|\A\s{16,}\Z")  # what stands in a file whose content was lost
+_HOLE = re.compile(rb"\0[\0\n]|\xff{2}|\A\s{16,}\Z")  # what stands in a file whose content was lost
+_BLANKED = (b" " * 600, b"\n" * 200)  # and these: an expression would try them anew at each place
 _LINE = 1 << 20  # bytes of a worker's line
 _EVENT = b'{"event": "'  # how it begins
 
@@ -18,8 +19,12 @@ def bytes_lost(size: int | None, *streams: bytes | None, worker: bool) -> int:
     worker's line is not whole, for older recordings have neither size nor checksum.
     """
     said = (streams[0] or b"") if worker else b""
-    is_torn = any(_HOLE.search(stream or b"") for stream in streams) or not all(map(_is_whole, _entries(said)))
+    is_torn = any(map(_has_hole, streams)) or not all(map(_is_whole, _entries(said)))
     return max((size or 0) - sum(len(stream or b"") for stream in streams), int(is_torn))
+
+
+def _has_hole(stream: bytes | None) -> bool:
+    return stream is not None and (_HOLE.search(stream) is not None or any(blanks in stream for blanks in _BLANKED))
 
 
 def is_other(crc32: int | None, *streams: bytes | None) -> bool:

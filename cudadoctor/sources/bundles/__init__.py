@@ -29,8 +29,6 @@ RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
 # What a tool's own output looks like.
 _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
-_HOLE = re.compile(rb"\0{16}|\xff{16}")  # what stands in a file whose content was lost
-_LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
 _LAST = re.compile(r"(?m)^ {4}Processes\b")  # the last section of a GPU in every release
 _ENDS = re.compile(r"</nvidia_smi_log>\s*\Z")
 _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
@@ -123,7 +121,6 @@ def _of_content(whole: inputs.Content, name: str) -> Opened:
 def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
     content = whole.body
     remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
-    remarks = (*remarks, *((_LOST,) if _HOLE.search(content) else ()))
     if bug_report.is_report(content):
         return Opened(machines=(_whole(bug_report.evidence(content, remarks)),))
     if len(content) > inputs.TEXT:
@@ -146,14 +143,14 @@ def _of_recording(name: str) -> bool:
 def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allowance) -> Opened:
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
+    found.remarks += [f"{member}: {unpacking.LOST}" for member, content in sorted(found.members.items()) if unpacking.HOLE.search(content)]
     if sos.is_report(found.names):
-        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, tuple(found.remarks)),)
+        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)
     elif must_gather.is_gather(found.names) or any(must_gather.is_bug_report(member) for member in found.names):
         machines = must_gather.evidence(found.members, allowance, found.remarks)
     else:
         machines = _of_singles(found, allowance)
-    lost = tuple(f"{member}: {_LOST}" for member, content in sorted(found.members.items()) if _HOLE.search(content))
-    machines = tuple(_whole(msgspec.structs.replace(one, remarks=(*one.remarks, *lost))) for one in machines if one.items)
+    machines = tuple(_whole(one) for one in machines if one.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
         remarks = found.remarks
@@ -185,7 +182,7 @@ def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tu
         return ()
     names = ", ".join(dict.fromkeys(part.bundle or "" for part in parts))
     together = tuple(item for part in parts for item in part.items)
-    return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=tuple(remarks)),)
+    return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=unpacking.in_short(remarks)),)
 
 
 def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
-from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded
+from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded, in_short
 
 NAME = "GPU operator must-gather"
 _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
@@ -28,9 +28,6 @@ _POD_LIMIT = 1 << 20  # bytes kept of the end of one pod's log, and of the begin
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
 MOST_NODES = 128
 MOST_UNPACKED = 512 * MIB  # bytes of all bug reports
-
-
-_MOST_SAID = 40  # remarks of one archive, which every node repeats
 
 
 def is_gather(names: list[str]) -> bool:
@@ -54,7 +51,7 @@ def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
     if len(nodes) > MOST_NODES:
         said.append(f"{len(nodes)} nodes are in it; the first {MOST_NODES} by name were read.")
         nodes = nodes[:MOST_NODES]
-    remarks = (*said[:_MOST_SAID], *([f"and {len(said) - _MOST_SAID} more of the kind"] if len(said) > _MOST_SAID else []))
+    remarks = in_short(said)
     return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), remarks) for node in nodes)
 
 

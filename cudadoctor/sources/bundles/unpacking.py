@@ -11,12 +11,13 @@ import io
 import lzma
 import os
 import posixpath
+import re
 import tarfile
 import time
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import IO, Any, Protocol
 
@@ -27,6 +28,9 @@ from cudadoctor.sources import archives, inputs
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
 MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
+HOLE = re.compile(rb"\0{16}|\xff{16}")  # what stands in a file whose content was lost
+LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
+_MOST_SAID = 40  # remarks of one archive
 MAX_MEMBER = 64 * MIB  # bytes kept of one member
 MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
 MAX_KEPT = 128 * MIB  # bytes kept of all
@@ -195,11 +199,16 @@ def read_file(path: str, is_report: Callable[[bytes], bool]) -> inputs.Content:
 
 
 def expanded(content: bytes, allowance: Allowance) -> tuple[bytes, list[str]]:
-    """The bytes without one compression around them (not a tar's members), and a remark where they are cut off."""
+    """The bytes without one compression around them (not a tar's members), and a remark where they are cut off or have a hole."""
     opener = _opener(content)
-    if opener is None:
-        return content, []
-    return _read(_Counted(opener(_Packed(content, allowance)), allowance), MAX_MEMBER)
+    plain, remarks = (content, []) if opener is None else _read(_Counted(opener(_Packed(content, allowance)), allowance), MAX_MEMBER)
+    return plain, [*remarks, *([LOST] if HOLE.search(plain) else [])]
+
+
+def in_short(remarks: Iterable[str]) -> tuple[str, ...]:
+    """Each once, and not all of very many: every machine of an archive repeats them."""
+    said = tuple(dict.fromkeys(remarks))
+    return said if len(said) <= _MOST_SAID else (*said[:_MOST_SAID], f"and {len(said) - _MOST_SAID} more of the kind")
 
 
 def is_archive(content: bytes, allowance: Allowance) -> bool:
