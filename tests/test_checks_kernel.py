@@ -604,6 +604,7 @@ def test_nodes_and_containers() -> None:
     """Libraries passed in: the nodes are missing. Neither libraries nor nodes: the container got no GPU."""
     with_libraries = {**NO_NODES, CONTAINER_MARKS: MARKS}
     assert causes(host(with_libraries)) == {"device-nodes-missing"}
+    assert causes(host({**with_libraries, CONTAINER_MARKS: ("container=lxc",)})) == {"container-no-gpu-access"}, "it has its own libraries"
     assert causes(host(IN_CONTAINER)) == {"container-no-gpu-access"}
     assert "container-no-gpu-access" in causes(host({**IN_CONTAINER, DEVICE_NODES: make.nodes("nvidiactl", "nvidia0")}))
     no_blame({**IN_CONTAINER, DEVICE_NODES: make.nodes(*ALL_NODES)}, "container-no-gpu-access", "device-nodes-missing")

@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     CAPABILITIES,
     DEVICE_NODES,
     ENVIRONMENT,
+    MODULE_FILES,
     NVIDIA_MODPROBE,
     PROCESSES,
     PYTHON,
@@ -471,3 +472,11 @@ def test_the_unit_that_makes_the_files_of_uvm_is_one_that_systemd_takes(tmp_path
     assert [line for line in found.stderr.splitlines() if "is not executable" not in line] == [], "the program is not on this machine"
     carried_out(step.undo)
     assert [path for path in units.rglob("*") if not path.is_dir()] == []
+
+
+def test_a_gpu_for_guests_is_given_to_no_driver_that_is_not_there() -> None:
+    known = {"address": "0000:01:00.0"}
+    assert "modprobe nvidia" in commands(written("vfio-bound", {}, known))
+    found = written("vfio-bound", {MODULE_FILES: ()}, known)
+    assert "modprobe nvidia" not in commands(found)
+    assert any(step.text.startswith("No NVIDIA driver is installed on this machine") for step in found.steps)

@@ -15,6 +15,7 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     KERNEL,
     LADDER,
+    LOADED_DRIVER,
     NVML,
     PCI,
     PYTHON,
@@ -22,12 +23,14 @@ from cudadoctor.model.values import (
     Component,
     Environment,
     Ladder,
+    LoadedDriver,
     PythonEnvironment,
     PythonPackage,
     Toolkits,
 )
-from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
+from cudadoctor.prescribe.way import way
 from tests.command_line import host, run
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
 from tests.judging import KNOWLEDGE
@@ -57,6 +60,33 @@ def machine(capability: str | None, cuda: str | None, *installed: tuple[str, str
         LADDER: Ladder(cuda=CudaVersion(cuda) if cuda else None),
         PYTHON: python(*installed, conda=conda),
     }
+
+
+def test_wheels_of_a_newer_series_are_taken_out_first() -> None:
+    """Seen with cuda-pathfinder 1.9.1: left beside those of CUDA 12 they are found first (tests/cures/test_python_packages.py)."""
+    wheels = (
+        ("nvidia-cuda-nvrtc", "13.5.37"),
+        ("nvidia-nvvm", "13.5.37"),
+        ("nvidia-cublas", "13.1"),
+        ("nvidia-cuda-nvrtc-cu12", "12.9.86"),
+    )
+    for conda in (None, "/opt/my env"):
+        steps = written("toolkit-dropped-gpu", machine("6.1", "13.0", ("numba", "0.68.1"), *wheels, conda=conda)).steps
+        assert steps[0].shell == "'/opt/my env/bin/python' -m pip uninstall -y nvidia-cuda-nvrtc nvidia-nvvm"
+        assert steps[0].undo == "'/opt/my env/bin/python' -m pip install nvidia-cuda-nvrtc==13.5.37 nvidia-nvvm==13.5.37"
+        assert (steps[1].verify or "").endswith(" 6.1")
+    assert "uninstall" not in commands(written("toolkit-dropped-gpu", machine("6.1", "13.0", ("numba", "0.68.1"), *wheels[3:])))
+
+
+def test_an_old_python_gets_no_package_that_has_nothing_for_it() -> None:
+    """pip of Python 3.6 takes numba-cuda 0.0.1, a name without code."""
+    old = msgspec.structs.replace(python(("numpy", "1.19.5")), path="/usr/bin/python3", version="3.6.8", prefix="/usr")
+    state = {**machine("7.0", "13.0"), PYTHON: old, LOADED_DRIVER: LoadedDriver(version=ModuleVersion("580.159.04"))}
+    steps = [step for leg in way(None, {}, facts_of(state), KNOWLEDGE, "rhel-8.10", None) for step in leg.steps]
+    assert [step.shell for step in steps][:2] == [
+        'uv venv --seed --python 3.12 "$HOME"/gpu-env',
+        "\"$HOME\"/gpu-env/bin/python -m pip install 'numba-cuda[cu12]' 'numpy<2.5'",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,11 @@ gpu (fits): the GPU [10de:0dc4]: Fermi, compute capability 2.1
 driver (by-the-fix): nvidia-driver-390 (branch 390, the last that drives this GPU, with the proprietary kernel modules); `ubuntu-drivers list` names what ubuntu 18.04 has
 cuda (by-the-fix): branch 390 supports CUDA up to 9.1
 python (to-do): numba==0.50.* runs on Python from 3.6 on, below 3.9
-    uv venv --python 3.8 "$HOME"/gpu-env
+    uv venv --seed --python 3.8 "$HOME"/gpu-env
 toolkit (to-do): CUDA 8.0, no newer: the driver refuses the PTX of newer ones
     Install the toolkit of CUDA 8.0 without its driver (in the installer choose the toolkit alone): https://developer.nvidia.com/cuda-toolkit-archive.
     export CUDA_HOME=/usr/local/cuda-8.0
-    python3 -m pip install 'numba==0.50.*'
+    "$HOME"/gpu-env/bin/python -m pip install 'numba==0.50.*'
 numba (to-do): Numba's own CUDA target, numba==0.50.*: Python from 3.6 on, below 3.9, NumPy from 1.15 on, below 1.19
 check (to-do): after the restart run it once before the stages below the driver: what it then sees may change them; at the end: a kernel on every GPU, its result compared
     cudadoctor check

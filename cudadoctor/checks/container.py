@@ -9,7 +9,7 @@ import msgspec
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
-from cudadoctor.checks.device_nodes import WSL_DEVICE, has, missing
+from cudadoctor.checks.device_nodes import WSL_DEVICE, has, missing, without_nodes_in_lxc
 from cudadoctor.checks.node_access import UVM
 from cudadoctor.checks.reading import (
     WINDOWS,
@@ -69,11 +69,11 @@ def no_access(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     gone = missing(facts)
     host = _host_side(facts) if gone else ()
-    if not host or traces.any_library(facts):
+    if not host or (traces.any_library(facts) and not without_nodes_in_lxc(facts, gone)):
         return
-    nothing = Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found")
+    nothing = () if traces.any_library(facts) else (Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found"),)
     nodes = Quote(source=facts[DEVICE_NODES].source("/dev"), text=f"{', '.join(gone)}: no such file")
-    yield Clue(cause="container-no-gpu-access", quotes=merged((*marks.some()[:1], nothing, nodes), host[:1]))
+    yield Clue(cause="container-no-gpu-access", quotes=merged((*marks.some()[:1], *nothing, nodes), host[:1]))
 
 
 def _host_side(facts: Facts) -> Quotes:

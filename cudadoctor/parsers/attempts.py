@@ -38,7 +38,8 @@ _STARTED_BY = lazy(r"(?:(?:nohup|time|sudo|srun|stdbuf|[A-Za-z_]\w{0,60}=\S{0,20
 _PIPED, _MORE, _SCRIPT = lazy(r" (?:\||\d?>)"), lazy(r"&&|;"), lazy(r"^\./|\.(?:py|sh)$")
 _RESTARTS = lazy(r"(?:^|[;&] {0,2})(?:sudo )?(?:systemctl )?(?:reboot|poweroff|shutdown)\b")
 _ENGINES = "docker|podman|nerdctl|apptainer|singularity"
-_ENGINE = lazy(rf"(?:sudo )?(?P<name>{_ENGINES})\b")
+# Also where a scheduler or a launcher, with its options, starts it.
+_ENGINE = lazy(rf"(?:(?:sudo|srun|salloc|mpirun|mpiexec|time|nohup|env)\b[^|;&]{{0,200}}? |)(?P<name>{_ENGINES})\b")
 ELSEWHERE = lazy(rf"\b(?:{_ENGINES}|kubectl|lxc|pct|ssh|srun)\b")  # what they run is run in a container or on another node
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "

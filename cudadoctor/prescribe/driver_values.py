@@ -10,12 +10,11 @@ from cudadoctor.model.values import HELD_PACKAGES, KERNEL, LOADED_DRIVER, PCI, S
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import UBUNTU_DRIVER, debian_libraries, debian_names, resolved, suse_group, suse_parts
-from cudadoctor.prescribe.kernel_module import running
+from cudadoctor.prescribe.kernel_module import built_check, module_check, of_debian, running
 from cudadoctor.prescribe.places import by_run_installer
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "suse": "zypper", "arch": "pacman"}
-_LICENCES = {"open-modules": "'Dual MIT/GPL'", "proprietary-modules": "NVIDIA"}  # of the kernel modules that a cause asks for
 FABRIC_IN_ONE_WORD = 580  # the first branch
 
 
@@ -35,10 +34,10 @@ _HEADERS_OF_RUNNING: dict[str, Value] = {
 def driver(case: Case) -> Found:
     yield "driver_words", case.driver.words
     yield "driver_packages", (*case.driver.packages, *_beside_on_arch(case))
-    yield "module_check", Script(_module_check(case))
-    yield "built_check", Script(_built_check(case))
+    yield "module_check", Script(module_check(case))
+    yield "built_check", Script(built_check(case))
     later = case.system.family == "fedora" and case.driver.origin == "archive"  # there the module is built after its package is installed
-    yield "driver_check", Script(f"rpm -q {' '.join(case.driver.packages)}" if later else _built_check(case))
+    yield "driver_check", Script(f"rpm -q {' '.join(case.driver.packages)}" if later else built_check(case))
     yield "module_name", _module_name(case)
     yield "debian_alternative", _debian_alternative(case)
     other = case.value("alternative")  # of Debian's, which another branch than the installed one holds
@@ -101,11 +100,6 @@ def _layered_swap(case: Case) -> Script | None:
     return Script(" ".join((*dict.fromkeys(here), *(f"--install {name}" for name in case.driver.packages)))) if here else None
 
 
-def _of_debian(case: Case) -> bool:
-    """Debian's own packages, which call the module by its branch, or nvidia-current."""
-    return case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
-
-
 def _older_of_debian(case: Case, names: Iterable[str]) -> str | None:
     """What its module and its folder among the alternatives are called, where one of these packages is of an older branch."""
     form = case.forms["packages"]["older-of-debian"]
@@ -114,27 +108,7 @@ def _older_of_debian(case: Case, names: Iterable[str]) -> str | None:
 
 def _module_name(case: Case) -> str:
     older = _older_of_debian(case, (package.name for package in case.packages))
-    return f"nvidia-{older or 'current'}" if _of_debian(case) else "nvidia"
-
-
-def _module_check(case: Case, release: str | None = None) -> str:
-    """DKMS knows the module by all of its names, and for kernels that do not run yet. `release`: how its version begins."""
-    begins = "^nvidia" if release is None else rf"^nvidia.*[/ ]{release}"
-    if case.system.family == "arch" and any(name.endswith("-dkms") for name in case.driver.packages):
-        return f"dkms status | grep '{begins}.*installed'"
-    if _of_debian(case):
-        return f"dkms status -k \"$(uname -r)\" | grep '{begins}.*installed'"
-    return "modinfo -F version nvidia" + (f" | grep '^{release}'" if release is not None else "")
-
-
-def _built_check(case: Case) -> str:
-    """What fails as long as the module of before is there: of another branch, or of the same one and the other kind."""
-    chosen = case.driver
-    licence = _LICENCES.get(case.cause.driver or "")
-    if licence is not None and not _of_debian(case):
-        return f"modinfo -F license nvidia | grep -x {licence}"
-    exact = chosen.branch is not None and str(chosen.branch) in " ".join((*chosen.packages, chosen.stream or ""))
-    return _module_check(case, rf"{chosen.branch}\." if exact else None)
+    return f"nvidia-{older or 'current'}" if of_debian(case) else "nvidia"
 
 
 def _debian_alternative(case: Case) -> str | None:

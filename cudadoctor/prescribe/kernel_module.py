@@ -148,14 +148,14 @@ def _on_disk(case: Case) -> set[str]:
 
 def _left_behind(case: Case) -> str | None:
     """The package of the module, built here or ready-made, where an upgrade stopped before it: it is older than the libraries."""
-    libraries, on_disk = _VERSION.match(case.value("library", "library_version") or ""), _on_disk(case)
-    if libraries is None or libraries[0] in on_disk:
+    libraries, here = _VERSION.match(case.value("library", "library_version") or ""), _on_disk(case)
+    if libraries is None or libraries[0] in here:
         return None
     form = case.forms["packages"]["module-of-nvidia"]
     built = ((one.name, _VERSION.search(one.version)) for one in case.packages if form.fullmatch(one.name))
     wanted = LibraryVersion(libraries[0])
     older = next((name for name, found in built if found is not None and LibraryVersion(found[0]) < wanted), None)
-    is_older = bool(on_disk) and all(LibraryVersion(version) < wanted for version in on_disk)
+    is_older = bool(here) and all(LibraryVersion(version) < wanted for version in here)
     return older or (_upgraded_by(case) if is_older and _ready_made(case) is not None else None)
 
 
@@ -241,10 +241,48 @@ def _kernel_of_module(case: Case, package: Package, name: re.Match[str]) -> str 
 
 _BUILT = Script("\"$(dkms status | grep -o '^nvidia[^,]*' | head -n 1)\"")  # NAME/VERSION
 _OF_GPUS = ("nouveau", "nova", "nova_core", "rivafb", "rivatv")
+_LICENCES = {"open-modules": "'Dual MIT/GPL'", "proprietary-modules": "NVIDIA"}  # of the kernel modules that a cause asks for
 _READY_ON_DISK = lazy(r"/kernel/nvidia-\d{3}(?:srv)?(?:-open)?/")
 _OF_CLOUD = lazy(r"-(?P<flavour>aws|azure|gcp|oracle)$")
 _DKMS_OF_UBUNTU = lazy(r"nvidia-dkms-(?P<series>\d{3}(?:-server)?(?:-open)?)")
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
+
+
+# ---------------------------------------------------------------- whether it is there
+def of_debian(case: Case) -> bool:
+    """Debian's own packages, which call the module by its branch, or nvidia-current."""
+    return case.system.family == "debian" and not case.system.from_nvidia and case.driver.origin != "nvidia"
+
+
+def module_check(case: Case, release: str | None = None) -> str:
+    """DKMS knows the module by all of its names, and for kernels that do not run yet. `release`: how its version begins."""
+    begins = "^nvidia" if release is None else rf"^nvidia.*[/ ]{release}"
+    if case.system.family == "arch" and any(name.endswith("-dkms") for name in case.driver.packages):
+        return f"dkms status | grep '{begins}.*installed'"
+    if of_debian(case):
+        return f"dkms status -k \"$(uname -r)\" | grep '{begins}.*installed'"
+    return "modinfo -F version nvidia" + (f" | grep '^{release}'" if release is not None else "")
+
+
+def built_check(case: Case) -> str:
+    """What fails as long as the module of before is there: of another branch, or of the same one and the other kind."""
+    chosen = case.driver
+    licence = _LICENCES.get(case.cause.driver or "")
+    if licence is not None and not of_debian(case):
+        return f"modinfo -F license nvidia | grep -x {licence}"
+    exact = chosen.branch is not None and str(chosen.branch) in " ".join((*chosen.packages, chosen.stream or ""))
+    check = module_check(case, rf"{chosen.branch}\." if exact else None)
+    here = {version.partition(".")[0] for version in _on_disk(case)} if not exact else set()
+    old = sorted(branch for branch in here if branch.isdecimal() and not case.need.fits(int(branch)))
+    kept = "|".join(rf"\b{branch}\." for branch in old)
+    return f"{check} | grep -vE '{kept}'" if old else check
+
+
+def _no_driver_at_all(case: Case) -> bool:
+    """No file of the module, and no package of a driver, is known to be on this machine, and both were looked for."""
+    looked = case.told(MODULE_FILES) and not case.told_by_text
+    return looked and not case.get(MODULE_FILES) and not _on_disk(case) and not _built(case) and _ready_made(case) is None
+
 
 CONDITIONS: dict[str, Condition] = {
     "signed-kmp-here": _signed_kmp_here,
@@ -255,4 +293,5 @@ CONDITIONS: dict[str, Condition] = {
     "module-stays": _stays,
     "headers-served": _headers_served,
     "module-loads-now": _loads_now,
+    "no-driver-at-all": _no_driver_at_all,
 }

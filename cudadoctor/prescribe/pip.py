@@ -35,6 +35,7 @@ REMARK = (
     "make a virtual environment first: python3 -m venv --system-site-packages FOLDER."
 )
 OLDEST_OF_CONDA = ToolkitVersion("10.0")  # of conda-forge's cudatoolkit, which ends with 11.8
+_OF_SERIES = lazy(r"nvidia-(?:cuda-(?:cccl|crt|cudart|nvcc|nvrtc|runtime)|nvjitlink|nvvm)")  # since CUDA 13 without -cu12 or the like
 _LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
 _UPPER = lazy(r"<\s*(\d\.\d{1,2})")
 _OF_CUDA_13 = lazy(r"\blib(?:cu|nv)\w{1,20}\.so\.13\b|\b(?:cu|nv)[\w-]{1,20}64_13\d{0,2}(?:_0)?\.dll")  # what the program was built for
@@ -67,6 +68,17 @@ def _has_cuda_12(case: Case) -> bool:
     if bindings is not None:
         return bindings.version.major < 13
     return any(package.name.lower().endswith("-cu12") for package in python.packages)
+
+
+def newer_wheels(case: Case) -> dict[str, PackageVersion]:
+    """NVIDIA's wheels of CUDA 13 that stay when those of an older series are installed: cuda-pathfinder finds theirs first.
+
+    Seen: with nvidia-cuda-nvrtc 13.5 left beside nvidia-cuda-nvrtc-cu12 the first is loaded, and refuses compute capability 6.1.
+    """
+    if series(case) == "cu13" or case.python is None or refused(case):
+        return {}
+    packages = (package for package in case.python.packages if _OF_SERIES.fullmatch(package.name))
+    return {package.name: package.version for package in packages if package.version.major >= 13}
 
 
 def bounded(stated: str | None, case: Case) -> str | None:
@@ -165,7 +177,9 @@ def stack_of(case: Case) -> Stack | None:
     here = [row for row in rows if python is None or _within(row.python, python)] or list(rows)
     wheels = REQUIREMENTS.get(series(case) or "")
     if wheels is not None:
-        return Stack(wheels=wheels, release=here[0] if here else None)
+        targets = [row for row in case.knowledge.numba_cuda_releases if series(case) in row.extras]
+        served = python is None or any(_within(row.python, python) for row in targets)  # of an older Python pip takes an empty 0.0.1
+        return Stack(wheels=wheels, release=next(iter(here if served else rows), None))
     toolkit = _newest_toolkit(case)
     row = next((row for row in here if toolkit is not None and takes(row, toolkit)), None)
     row = row or next((row for row in rows if toolkit is not None and takes(row, toolkit)), None)

@@ -209,6 +209,10 @@ def _python(case: Case) -> Found:
     loaded = case.get(LOADED_DRIVER)  # what the choice rests on, where it rests on something
     capabilities = ", ".join(one.text for one in case.gpus.capabilities)
     yield "fits", f" It fits driver {loaded.version} and compute capability {capabilities}." if loaded and capabilities else None
+    newer = pip.newer_wheels(case)
+    yield "newer_wheels", tuple(newer) or None
+    yield "same_wheels", tuple(f"{name}=={version.text}" for name, version in newer.items()) or None
+    yield "lowest_capability", case.gpus.lowest_capability.text if case.gpus.lowest_capability is not None else None
     yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
     major = series.removeprefix("cu") if series is not None else None
     yield "cuda_major", major
@@ -243,8 +247,9 @@ def _minimum_driver(case: Case) -> str | None:
 
 
 def _interpreter(case: Case) -> Value:
-    """The Python that packages go into: the examined one, or the virtual environment that is made because that one refuses them."""
-    if pip.refused(case):
+    """The Python that packages go into: the examined one, or the environment that is made because that one refuses them or is too old."""
+    too_old = case.stack is not None and pip.outdated(case, case.stack) and managers.conda_prefix(case) is None
+    if pip.refused(case) or too_old:
         return Script('"$HOME"/gpu-env/bin/python')
     started = managers.RUNS.get(managers.manager(case) or "") if case.python is None else None
     return case.value("python") or pip.interpreter(case) or Script(started or ("python" if case.windows else "python3"))

@@ -12,7 +12,7 @@ from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 
 _ENGINES = ("docker", "kubernetes", "apptainer", "cdi", "lxc", "nspawn", "gvisor")
-_LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
+_LXC = lazy(r"(?i)\b(?:lxc|lxd|incus)\b")
 _SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")

@@ -33,7 +33,7 @@ SITE = "import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__))
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """`usual`: begins with what a healthy environment holds; `made`: what pip is told then, in its order; `removed`: files of site-packages;
-    `works`: a program that fails with the fault alone.
+    `works`: a program that fails with the fault alone. `machine`: whose GPU it is.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     made: tuple[tuple[str, ...], ...] = ()
     removed: tuple[str, ...] = ()
     works: str = NUMBA
+    machine: str = MACHINE
 
 
 USUAL = ("numba", "numba-cuda[cu13]")  # what a healthy environment holds; installed once, and copied
@@ -55,6 +56,10 @@ FAULTS = (
     Fault(
         name="two-cupys", cause="toolkit-libraries-mixed", made=(("--no-deps", "cupy-cuda11x"), ("--no-deps", "cupy-cuda12x")),
         works="import importlib.metadata as m; assert len([d for d in m.distributions() if d.metadata['Name'].startswith('cupy')]) == 1",
+    ),
+    Fault(
+        name="cuda-13-for-pascal", cause="toolkit-dropped-gpu", machine="toolkit-13-pascal",
+        works="from cuda.pathfinder import load_nvidia_dynamic_lib as load; assert 'cu13' not in load('nvrtc').abs_path",
     ),
 )  # fmt: skip
 
@@ -73,7 +78,7 @@ class Patient:
     def ran(self, program: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self.python, "-c", program], capture_output=True, text=True, check=False, cwd="/")
 
-    def evidence(self) -> Evidence:
+    def evidence(self, machine: str) -> Evidence:
         """The recorded machine with this environment in place of its own, and Numba's rung as this environment begins it. A toolkit of the
         machine that runs the test is left out."""
         seen = subprocess.run([self.python, "-B", worker_path("python_env.py")], capture_output=True, text=True, check=True, cwd="/").stdout
@@ -93,11 +98,11 @@ class Patient:
             return lines(entries)
 
         bare = lambda text: re.sub(r"(?m)^CUDA_(?:HOME|PATH)=.*\n", "", text)  # noqa: E731
-        return changed(MACHINE, {"python-env": lambda _: lines(apart), "ladder": climb, "environment": bare})
+        return changed(machine, {"python-env": lambda _: lines(apart), "ladder": climb, "environment": bare})
 
-    def report(self) -> Report:
+    def report(self, machine: str) -> Report:
         """As if this machine had been examined here and now."""
-        found = judge(self.evidence(), KNOWLEDGE)
+        found = judge(self.evidence(machine), KNOWLEDGE)
         origin = msgspec.structs.replace(found.origin, kind="live")
         return msgspec.structs.replace(found, origin=origin, machine=msgspec.structs.replace(found.machine, container=None))
 
@@ -141,13 +146,13 @@ def test_cured_and_undone(fault: Fault, patient: Patient) -> None:
         (site / name).unlink(missing_ok=True)
     before = python_packages.installed(patient.python)
     assert patient.ran(fault.works).returncode != 0
-    found = patient.report()
+    found = patient.report(fault.machine)
     assert found.diagnosis.root is not None, json.dumps(msgspec.to_builtins(found.diagnosis), indent=1)[:3000]
     assert found.diagnosis.root.cause == fault.cause
     assert command.apply(found, KNOWLEDGE, Asking(("environment", "reads")), dry=False)
     ended = patient.ran(fault.works)
     assert ended.returncode == 0, ended.stderr
-    after = patient.report()
+    after = patient.report(fault.machine)
     assert after.diagnosis.root is None or after.diagnosis.root.cause != fault.cause
     assert undo() == 0
     assert python_packages.installed(patient.python) == before

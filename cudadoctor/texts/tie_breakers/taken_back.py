@@ -166,8 +166,11 @@ def _registered(case: Case) -> bool:
 
 
 def _scheduler_gave(case: Case) -> bool:
-    """Whether a job that asked the scheduler for a GPU shows one: the node before it is one to log in on."""
+    """Whether a job that asked the scheduler for a GPU shows one: the node before it is one to log in on. Where such a job started a
+    container without a GPU nobody can say."""
     asked = [job.line for job in case.setting.jobs if job.program in ("srun", "salloc") and job.asks]
+    if any(start.line in asked and not start.asks for start in case.setting.containers):
+        return False
     return any(_line(fact.quotes) > min(asked) for fact in case.facts.all(SMI) if asked and fact.value is not None and fact.value.gpus)
 
 
