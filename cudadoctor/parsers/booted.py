@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_OUT, KERNEL, Kernel
+from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_FILE, KEEPING_OUT, KERNEL, Kernel
 from cudadoctor.parsers.base import Output, Text, first_line, parser
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
@@ -40,6 +40,12 @@ def _loader(line: str) -> str | None:
     return "grub" if found["grub"] else "proxmox-boot-tool" if found["owner"] == "proxmox" else "systemd-boot"
 
 
+def _keeping_file(line: str) -> str | None:
+    """As `grep -r` shows it."""
+    found = _MODPROBE_LINE.match(line)
+    return found["file"] if found is not None else None
+
+
 def _keeping_out(line: str) -> str | None:
     """https://docs.kernel.org/admin-guide/kernel-parameters.html: module_blacklist, modprobe.blacklist of kmod's modprobe.d(5), and the
     ids of vfio-pci and pci-stub where they are built into the kernel. `rpm-ostree kargs` prints the line without what the loader adds."""
@@ -60,6 +66,10 @@ _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,1
 _TOLD = lazy(
     r"(?:^\s{0,16}Currently running:|^\s{0,16}(?:Host: \S{1,100} )?Kernel:|^pve-manager/\S{1,80} \(running kernel:)"
     r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
+)
+_MODPROBE_LINE = lazy(
+    r"^\s{0,16}(?P<file>/etc/modprobe\.d/[\w.-]{1,80}\.conf):(?:\d{1,4}:)?[ \t]{0,8}"
+    r"(?:blacklist nvidia|install nvidia /(?:usr/)?bin/(?:false|true)|alias nvidia off)[ \t]{0,8}$"
 )
 # uname -r, uname -rm, also at the end of a line of several commands.
 _ASKS_RELEASE = lazy(r"^(?P<more>[^#\n]{1,200}(?:;|&&) ?)?uname -[mos]{0,3}r[mos]{0,3}\s{0,8}(?(more)$|(?:;|&&|$))")
@@ -112,6 +122,12 @@ PARSERS = (
         KEEPING_OUT,
         reads=("kernel-parameters",),
         wakes=("modprobe.blacklist=", "module_blacklist=", "driver.blacklist=", "vfio-pci.ids=", "pci-stub.ids="),
+    ),
+    parser(
+        "modprobe_lines",
+        first_line(KEEPING_FILE, _keeping_file, whole=False),
+        KEEPING_FILE,
+        wakes=("/etc/modprobe.d/",),
     ),
     parser(
         "boot_loader",

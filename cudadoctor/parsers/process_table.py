@@ -33,6 +33,7 @@ _LSOF = lazy(
 )
 _DATE = lazy(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\b")  # ps -o lstart
 _USER = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?\[?(?P<user>[\w.-]{1,64})@")
+_WHO_AM_I = ("whoami", "id -un")
 _LETTERS: dict[str, State] = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}
 
 
@@ -40,7 +41,7 @@ def parse(text: Text) -> Output:
     """One fact with every process that a table lists; what two tables say of one is joined."""
     found: dict[int, Process] = {}
     columns: tuple[str, ...] = ()
-    node = who = None
+    node = who = asked = me = None
     for number, line in enumerate(text.plain_lines, 1):
         if len(line) > _LONGEST:
             continue
@@ -49,7 +50,9 @@ def parse(text: Text) -> Output:
         who = user["user"] if user is not None else who
         if typed is not None or not line.strip():
             columns = next((tuple(names.split()) for form, names in _TYPED if form.search(typed)), ()) if typed else ()
-            node = None
+            node, asked = None, typed
+        elif asked in _WHO_AM_I:
+            me, asked = line.strip(), None
         elif _HEADER.match(line):
             columns = tuple(line.split())
         elif (held := _FUSER.match(line) or _LSOF.match(line)) is not None and (node := held["node"] or node) is not None:
@@ -57,6 +60,10 @@ def parse(text: Text) -> Output:
             _join(found, Process(pid=int(held["pid"]), user=held["user"], command=held["command"], devices=devices, line=number))
         elif columns and (process := _row(line, columns, number, who)) is not None:
             _join(found, process)
+    found = {
+        pid: msgspec.structs.replace(one, own=True) if me is not None and one.own is None and one.user == me else one
+        for pid, one in found.items()
+    }
     if found:
         quotes = [text.quote(process.line) for process in found.values()]
         value = Processes(processes=tuple(found.values()), provider="ps", complete=False)

@@ -48,7 +48,7 @@ _SETS = re.compile(r"[A-Za-z_]\w{0,100}=").match
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
-    "second_spec", "build_folder", "place",
+    "second_spec", "build_folder", "place", "keeping_file",
 )  # fmt: skip
 
 
