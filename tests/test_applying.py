@@ -23,6 +23,7 @@ from cudadoctor.commands.applying import Asking, StoppedError
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.prescribe import undo_of
 from cudadoctor.prescribe.shells import with_sudo
+from cudadoctor.report import words
 from cudadoctor.sources import applying, journal, python_packages, trust
 from tests.command_line import ROOT, host
 from tests.command_line import run as cudadoctor
@@ -52,6 +53,12 @@ def apply(*steps: Step, yes: tuple[str, ...] = EVERY, dry: bool = False, asking:
 def undo(*, yes: tuple[str, ...] = EVERY, dry: bool = False) -> int:
     render: Callable[[journal.Entry], str | None] = lambda entry: undo_of(entry.step, entry.values, KNOWLEDGE, root=True)  # noqa: E731
     return command.undo(KNOWLEDGE, Asking(yes), dry=dry, render=render)
+
+
+def undone(script: str) -> bool:
+    """The step at the end of the journal is taken back by these commands."""
+    entry = journal.last_run(journal.read())[0]
+    return command._take_back(entry, KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: script)
 
 
 def states() -> list[str]:
@@ -311,7 +318,7 @@ def test_a_program_that_cannot_be_started_ends_the_step_and_that_is_said(tmp_pat
 
 def test_an_undo_whose_last_program_is_not_there_does_not_begin(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    assert apply(step(f"touch {made}", undo="true"))
+    assert apply(step(f"touch {made}", undo=f"rm {made}\nno-such-program"))
     entry = journal.last_run(journal.read())[0]
     with pytest.raises(StoppedError, match="Nothing was run: no-such-program is not installed"):
         command._take_back(entry, KNOWLEDGE, Asking(EVERY), dry=False, render=lambda _: f"rm {made}\nno-such-program")
@@ -325,7 +332,7 @@ def test_an_interruption_between_step_and_verify_is_told(tmp_path: Path) -> None
         apply(step(f"touch {tmp_path}/made", verify="sleep 2", undo=f"rm {tmp_path}/made"), step(f"touch {tmp_path}/second"))
     assert (tmp_path / "made").exists()
     assert not (tmp_path / "second").exists()
-    assert states() == ["begun"]  # so that undo takes it back
+    assert states() == ["begun", "failed"]  # so that undo takes it back
 
 
 @pytest.mark.parametrize("full", ["begun", "done"])
@@ -990,24 +997,98 @@ def test_an_undo_that_nobody_can_foresee_is_refused(command_: str) -> None:
     assert "not known beforehand" in (applying.kept_already(command_) or "")
 
 
+# ---------------------------------------------------------------- what an undo must not take away
+def ago(path: Path, seconds: float = 1e7) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
 @pytest.mark.parametrize(("name", "counts"), [("mywork/thesis.txt", True), ("lib/__pycache__/a.pyc", False), ("lib/a.pyc", False)])
 def test_what_was_made_in_a_folder_since_keeps_it(name: str, counts: bool, tmp_path: Path) -> None:
-    folder = tmp_path / "gpu-env"
+    folder, undo = tmp_path / "gpu-env", f"rm -r {tmp_path / 'gpu-env'}"
     (folder / "lib").mkdir(parents=True)
+    left = applying.files_of(undo)
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("x")
-    assert (applying.changed_since(f"rm -r {folder}", time.time() - 60) is not None) is counts
+    assert (applying.changed_since(undo, {}, left, time.time() - 60) is not None) is counts
 
 
-def test_a_copy_is_kept_and_put_back_as_a_file_that_is_moved(tmp_path: Path) -> None:
-    """The step would have overwritten somebody's file of that name, through a link too, and its undo what was written since."""
-    profile, kept = tmp_path / ".bashrc", tmp_path / ".bashrc.with-stubs"
-    undo = f"cp -p {kept} {profile}\nrm {kept}"
-    profile.write_text("export A=1\n")
+def test_what_is_moved_into_a_folder_keeps_it_however_old_it_is(tmp_path: Path) -> None:
+    folder, thesis, undo = tmp_path / "gpu-env", tmp_path / "thesis", f"rm -r {tmp_path / 'gpu-env'}"
+    for made in (folder, thesis):
+        made.mkdir()
+    (thesis / "text").write_text("years of work")
+    left = applying.files_of(undo)
+    for old in (thesis / "text", thesis):
+        ago(old)
+    time.sleep(0.1)
+    thesis.rename(folder / "thesis")
+    assert "came, or was changed, after this step" in (applying.changed_since(undo, {}, left, time.time() - applying._CLOCKS - 0.1) or "")
+
+
+def profile_of(folder: Path, *, linked: bool) -> tuple[Path, str]:
+    """A profile, by a link where one keeps such files elsewhere, and the undo of a step that copies it first."""
+    profile = folder / ".bashrc"
+    (folder / "real").write_text("export A=1\n")
+    if linked:
+        profile.symlink_to(folder / "real")
+    else:
+        (folder / "real").rename(profile)
+    return profile, f"cp -p {profile}.kept {profile}\nrm {profile}.kept"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("old", [False, True])
+def test_a_profile_that_was_changed_since_is_not_replaced(linked: bool, old: bool, tmp_path: Path) -> None:
+    profile, undo = profile_of(tmp_path, linked=linked)
     assert applying.kept_already(undo) is None
-    kept.symlink_to(tmp_path / "important")
-    assert f"{kept} is there already" in (applying.kept_already(undo) or "")
-    assert applying.changed_since(undo, time.time() - 60) is not None
+    assert apply(step(f"cp -p {profile} {profile}.kept\nsed -i --follow-symlinks s/A=1/A=2/ {profile}", undo=undo))
+    with profile.open("a") as stream:
+        stream.write("mine\n")
+    if old:
+        ago(profile)
+    with pytest.raises(StoppedError, match="was changed after this step"):
+        undone(undo)
+    assert profile.read_text() == "export A=2\nmine\n"
+    profile.write_text("export A=2\n")
+    assert undone(undo)
+    assert (profile.read_text(), profile.is_symlink(), list(tmp_path.glob("*.kept"))) == ("export A=1\n", linked, [])
+
+
+def test_a_copy_that_is_not_whole_or_was_changed_is_not_put_back(tmp_path: Path) -> None:
+    """A full disk ended the copy of a profile, and the undo cut the profile to it."""
+    profile, undo = profile_of(tmp_path, linked=False)
+    with pytest.raises(StoppedError, match="Failed: it ended with"):
+        apply(step(f"head -c 5 {profile} > {profile}.kept\nfalse", undo=undo))
+    with pytest.raises(StoppedError, match="as it was before this step, so it is not put back"):
+        undone(undo)
+    assert profile.read_text() == "export A=1\n"
+
+
+def test_what_was_done_to_a_file_before_the_end_was_noted_is_not_known(tmp_path: Path) -> None:
+    """The journal's disk was full: nobody can tell the user's own lines from the step's."""
+    profile, undo = profile_of(tmp_path, linked=False)
+    before = applying.files_of(undo)
+    assert applying.changed_since(undo, before, None, time.time()) is not None  # there is no copy to put back
+    profile.with_name(".bashrc.kept").write_text("export A=1\n")
+    assert "it is not known what this step" in (applying.changed_since(undo, before, None, time.time()) or "")
+
+
+def test_an_undo_of_several_commands_is_shown_as_one_that_does_the_same() -> None:
+    """Put one behind the other without a sign between, two runs of sed were one that emptied the file."""
+    assert words.typed("sed -n p a\nsed -i s/x/y/ a") == "sed -n p a && sed -i s/x/y/ a"
+    assert (
+        words.typed("rm -f a\n[ ! -e b ] || mv b a\nsystemctl restart c") == "rm -f a && { [ ! -e b ] || mv b a; } && systemctl restart c"
+    )
+    assert words.typed("rm a") == "rm a"
+
+
+def test_an_undo_that_moved_nothing_back_is_not_called_done(tmp_path: Path) -> None:
+    """mv -nT of coreutils 9.1 ends well where something stands there already."""
+    kept, file = tmp_path / "x.off", tmp_path / "x"
+    kept.write_text("")
+    assert applying.not_put_back(f"mv -nT {kept} {file}") == str(kept)
+    kept.unlink()
+    assert applying.not_put_back(f"mv -nT {kept} {file}") is None
 
 
 def test_every_program_of_an_undo_that_changes_files_is_known() -> None:

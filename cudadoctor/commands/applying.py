@@ -170,6 +170,8 @@ class _Doer:
             before = f"Stopped: {one_line(str(error))}.{_undo(step)}" if error.begun else f"Nothing was run: {one_line(str(error))}."
             raise StoppedError(before) from None
         except (KeyboardInterrupt, SystemExit) as end:
+            with contextlib.suppress(StoppedError):
+                self._note(entry, step, "failed")
             raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}", _code(end)) from None
         if failed is not None:
             self._note(entry, step, "failed")
@@ -192,6 +194,7 @@ class _Doer:
             python=python,
             tool=tool,
             packages=python_packages.pins(python_packages.installed(python)) if python else None,
+            files=applying.files_of(step.undo or ""),
             state="begun",
             version=__version__,
         )
@@ -199,8 +202,8 @@ class _Doer:
     def _note(self, entry: journal.Entry | None, step: Step, state: journal.State) -> None:
         if entry is None:
             return
-        if entry.python and state != "begun":
-            entry = _with_packages(entry)
+        if state != "begun":
+            entry = _as_left(entry, step)
         if state == "begun":
             _write(_changed(entry, state), "Nothing was run:", ", so it could not be undone.")
         else:
@@ -218,10 +221,12 @@ def _unverified(step: Step) -> str | None:
     return f"its verify ended with {code}" if code else None
 
 
-def _with_packages(entry: journal.Entry) -> journal.Entry:
+def _as_left(entry: journal.Entry, step: Step) -> journal.Entry:
+    """With the packages and the files as they are when the step has ended."""
     import msgspec
 
-    return msgspec.structs.replace(entry, packages_after=python_packages.pins(python_packages.installed(entry.python)))
+    packages = python_packages.pins(python_packages.installed(entry.python)) if entry.python else None
+    return msgspec.structs.replace(entry, packages_after=packages, files_after=applying.files_of(step.undo or ""))
 
 
 def _write(entry: journal.Entry, before: str, after: str = ".") -> None:
@@ -259,7 +264,7 @@ def _say(text: str, indent: int = 2) -> None:
 
 def _undo(step: Step) -> str:
     if step.undo:
-        return f" To undo it: {one_line(step.undo)}"
+        return f" To undo it: {one_line(words.typed(step.undo))}"
     packages = python_packages.changed_by(step.shell or "")
     return " To bring the packages back: cudadoctor fix --undo." if packages else " It has no undo."
 
@@ -318,9 +323,7 @@ def _take_back(
     if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
         _say("Would run." if dry else "Not done.")
         return False
-    refused = applying.refused_file(entry.values)
-    if refused is None and entry.state != "begun":  # what began has no end from which to count
-        refused = applying.changed_since(command, entry.time)
+    refused = applying.refused_file(entry.values) or applying.changed_since(command, entry.files, entry.files_after, entry.time)
     if refused is None and terminal.unread():
         refused = "nobody reads what is shown"
     if refused is not None:
@@ -335,6 +338,9 @@ def _take_back(
         raise StoppedError("Interrupted: this undo may be done in part; cudadoctor fix --undo goes on with it.", _code(end)) from None
     if code and entry.state == "done":
         raise StoppedError(f"Failed: it ended with {code}.")
+    stayed = applying.not_put_back(command) if not code else None
+    if stayed is not None:
+        raise StoppedError(f"Failed: {one_line(stayed)} is still there, so it was not put back. Look at it yourself.")
     _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
     _write(_changed(entry, "kept" if code or by_hand else "undone"), "The undo ran, and")
     return code == 0 and not by_hand

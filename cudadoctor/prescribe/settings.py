@@ -78,7 +78,9 @@ def values(case: Case) -> Found:
         yield "comment_out", rf"{place.line}{{/\(^\|[^${{]\)\b{place.name}[= ]/s/^/{mark}/}}"
         yield "commented", rf"{place.line}{{/^{mark}.*\b{place.name}\b/{{p;q}}}};$q1"
         # The stub folders of a list of folders, behind another one or before it: an empty entry would be the working directory.
-        yield "without_stubs", rf'{place.line}{{s#:[^:"]*/stubs\b/*##g;s#\(="\?\)[^:="]*/stubs\b/*:#\1#}}'
+        named = rf"\(^\|[^${{]\)\b{place.name}[= ]"
+        yield "without_stubs", rf'{place.line}{{/{named}/{{s#:[^:"]*/stubs\b/*##g;s#\(="\?\)[^:="]*/stubs\b/*:#\1#}}}}'
+        yield "stubless", rf"{place.line}{{/{named}/!q1;/stubs/q1}}"
         yield "put_back", rf"{place.line}{{/\b{place.name}\b/s/^{mark}//}}"
 
 

@@ -164,6 +164,12 @@ def fix(report: Report) -> Iterator[str]:
     yield from steps(report.prescription)
 
 
+def typed(script: str) -> str:
+    """Commands as one line that a shell reads as the same: each only where the one before it ended well."""
+    lines = [line for line in script.split("\n") if line]
+    return " && ".join(f"{{ {line}; }}" if len(lines) > 1 and ("||" in line or ";" in line) else line for line in lines)
+
+
 def told(step: Step) -> str:
     """The step's words. Before those of an alternative, and of a step with a condition, stands when they count."""
     if step.mode == "do":

@@ -6,13 +6,14 @@ Programs are found as everywhere (programs.py, trust.py), the working directory 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shlex
 import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import dropwhile, groupby
 
 from cudadoctor.sources import children, inherited, programs, trust
 
@@ -44,6 +45,7 @@ _CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
 _AT_HOME = re.compile(r"\$HOME\b")
 _UNKNOWN = re.compile(r"[$`*?\[\\]")
 _OF_SHELL = re.compile(r"(?:if|for|while|case|!|command|ulimit|umask|type|export|unset)\s|[A-Za-z_]\w{0,100}=")  # which no program is
+_BEFORE_COMMANDS = frozenset(("sudo", "then", "do", "else", "if", "while", "!", "{"))
 _SETS = re.compile(r"[A-Za-z_]\w{0,100}=").match
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
@@ -79,30 +81,76 @@ def kept_already(undo: str) -> str | None:
     return None
 
 
-def changed_since(undo: str, moment: float) -> str | None:
-    """Why an undo waits: a file that it would replace or remove was changed after its step."""
-    for _, path in _put_back(undo):
-        newer = next((one for one in _all_in(path) if _changed_at(one) > moment + _CLOCKS), None)
+_GONE, _FOLDER, _LINK = "nothing", "a folder", "a link: "
+
+
+def files_of(undo: str) -> dict[str, str]:
+    """What stands at each place that an undo replaces, removes or takes a copy from: a checksum of a file with its rights, also of one that
+    a link leads to."""
+    return {path: _stands_at(path) for pair in _put_back(undo) for path in pair if path and not _UNKNOWN.search(path)}
+
+
+def _stands_at(path: str) -> str:
+    try:
+        target = _LINK + os.readlink(path) + " " if os.path.islink(path) else ""
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            return target + _FOLDER
+        with open(path, "rb") as stream:
+            digest = hashlib.blake2b()
+            for chunk in iter(lambda: stream.read(1 << 20), b""):
+                digest.update(chunk)
+        return f"{target}{info.st_mode:o} {digest.hexdigest()[:32]}"
+    except OSError as error:
+        return _GONE if isinstance(error, FileNotFoundError) else f"unread: {error.strerror}"
+
+
+def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None, moment: float) -> str | None:
+    """Why an undo waits: what it would replace, remove or put back is not what the step left. `moment`: of the step's end, for folders."""
+    now = files_of(undo)
+    by_hand = "put it right by hand"
+    if now and after is None and now != before:
+        return f"it is not known what this step, which did not come to its end, and others did to {next(iter(now))}; {by_hand}"
+    for back, path in _put_back(undo):
+        if after is not None and now.get(path) != after.get(path):
+            return f"{path} was changed after this step, and the undo would throw that away; {by_hand}"
+        if back and (after is None or now.get(back) != after.get(back) or _differs(now.get(back), (before or {}).get(path))):
+            return f"{back} is not {path} as it was before this step, so it is not put back; {by_hand}"
+        newer = next((one for one in _all_in(path) if _changed_at(one) > moment + _CLOCKS), None) if os.path.isdir(path) else None
         if newer is not None:
-            return f"{newer} was changed after this step, and the undo would throw that away; put it right by hand"
+            return f"{newer} came, or was changed, after this step, and the undo would throw that away; {by_hand}"
     return None
 
 
+def _differs(kept: str | None, original: str | None) -> bool:
+    """Whether a kept copy is no whole one; of folders, and of files that were not there, nobody knows."""
+    plain = [one.rpartition(" ")[2] for one in (kept or "", original or "") if one not in ("", _GONE) and not one.endswith(_FOLDER)]
+    return len(plain) == 2 and plain[0] != plain[1]
+
+
+def not_put_back(undo: str) -> str | None:
+    """A kept copy that an undo left where it was: some programs end well where they have done nothing."""
+    return next((back for back, _ in _put_back(undo) if back and os.path.lexists(back)), None)
+
+
 def _all_in(path: str) -> Iterator[str]:
-    """A file, or a folder and what is in it. Byte code is written whenever a program runs, and is nobody's work."""
-    yield path
+    """What is in a folder. Byte code is written whenever a program runs, and is nobody's work."""
     for folder, inner, files in os.walk(path):
         inner[:] = [name for name in inner if name != "__pycache__"]
         yield from (os.path.join(folder, name) for name in (*files, *inner) if not name.endswith(".pyc"))
 
 
 def _changed_at(path: str) -> float:
-    """When a file was written; of a folder only what is in it counts, for a program that runs makes __pycache__ there."""
+    """When a file was written, or came to its place. A folder came to it where it was moved there: its content is older then. One in which
+    __pycache__ was made has new content.
+    """
     try:
         found = os.lstat(path)
     except OSError:
         return 0.0
-    return 0.0 if stat.S_ISDIR(found.st_mode) else found.st_mtime
+    if stat.S_ISDIR(found.st_mode):
+        return found.st_ctime if found.st_ctime > found.st_mtime + _CLOCKS else 0.0
+    return max(found.st_mtime, found.st_ctime)
 
 
 def _put_back(undo: str) -> Iterator[tuple[str, str]]:
@@ -125,7 +173,7 @@ def _commands(line: str) -> Iterator[list[str]]:
     except ValueError:
         words = line.split()
     for is_sign, group in groupby(words, key=lambda word: bool(word) and not word.strip("();<>|&")):
-        command = [word for word in group if word != "sudo"] if not is_sign else []
+        command = list(dropwhile(_BEFORE_COMMANDS.__contains__, group)) if not is_sign else []
         if command[:1] == ["sh"] and len(command) > 2:
             yield from _commands(command[-1])
         elif command:

@@ -39,6 +39,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tool: str = ""  # pip or uv
     packages: tuple[str, ...] | None = None  # that it had before: name==version, name @ address; None: not known
     packages_after: tuple[str, ...] | None = None  # and when the step had ended; None: not known, for it did not come to that
+    files: dict[str, str] | None = None  # what its undo replaces or removes, as it was before: by a checksum
+    files_after: dict[str, str] | None = None  # and when the step had ended; None: not known
     state: State
     version: str
 
