@@ -214,6 +214,51 @@ def test_a_recording_with_zeros_in_it_is_not_whole(tmp_path: Path) -> None:
     assert (evidence.cut_short, judge(evidence, KNOWLEDGE).verdict) == (True, "undecided")
 
 
+@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("before", [True, False])
+def test_a_recording_that_is_to_be_replaced_stays_until_the_new_one_is_there(
+    at: int, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may come before or behind each of its moves."""
+    target, rename, count = tmp_path / "r", os.rename, iter(range(1, 100))
+    recording.write(EVIDENCE, str(target))
+
+    def renamed(source: str, goal: str) -> None:
+        now = next(count) == at
+        if not (now and before):
+            rename(source, goal)
+        if now:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(recording.os, "rename", renamed)
+    newer = msgspec.structs.replace(EVIDENCE, time="2026-11-30T00:00:00Z")
+    try:
+        recording.write(newer, str(target), force=True)
+    except KeyboardInterrupt:
+        pass
+    assert recording.read(str(target)).time == (EVIDENCE.time if at < 5 else newer.time)
+    assert sorted(path.name for path in target.iterdir()) == ["evidence", recording.MEMBER]
+
+
+@pytest.mark.parametrize("name", ["node", "python", "python_why", "distro", "host", "boot_id", "time"])
+def test_what_is_said_of_a_recordings_origin_is_short(name: str, tmp_path: Path) -> None:
+    """A megabyte of one word in 1,300 bytes of an archive took 47 s to be written on lines, outside of any limit."""
+    recording.write(msgspec.structs.replace(EVIDENCE, **{name: "a" * 6000}), str(tmp_path / "r"))
+    with pytest.raises(recording.RecordingError, match=f"has a {name} of more than 5000 characters"):
+        recording.read(str(tmp_path / "r"))
+
+
+def test_what_lies_behind_the_end_of_an_archive_is_read_no_longer_than_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording.write(EVIDENCE, str(tmp_path / "r.tar.gz"))
+    packed = gzip.decompress((tmp_path / "r.tar.gz").read_bytes()) + bytes(64 << 20)
+    (tmp_path / "r.tar.gz").write_bytes(gzip.compress(packed))
+    assert not recording.read(str(tmp_path / "r.tar.gz")).cut_short
+    clock = iter(range(0, 10_000_000, 1))
+    monkeypatch.setattr(archives.time, "process_time", lambda: next(clock) / 100)
+    with pytest.raises(recording.RecordingError, match="it takes more than 5 s to unpack"):
+        recording.read(str(tmp_path / "r.tar.gz"))
+
+
 def test_blanks_are_gone_through_once() -> None:
     """64 MB of 599 blanks and a letter took nine seconds, before any limit counts."""
     began = time.process_time()

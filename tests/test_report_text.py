@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,12 @@ def test_clean(given: str, wanted: str) -> None:
 
 def test_golden_files_belong_to_these_hosts() -> None:
     assert sorted(path.parent.name for path in Path(HOSTS).glob("*/report.txt")) == sorted(GOLDEN)
+
+
+def test_a_very_long_word_is_cut_in_a_time_that_grows_with_its_length() -> None:
+    for letter, width in (("a", 80), ("\u4e2d", 40)):
+        began = time.process_time()
+        found = list(text._wrapped(f"x {letter * 400_000}  y", 80))
+        assert (found[0], found[1]) == ("x", letter * width)
+        assert "".join(found).replace(" ", "") == f"x{letter * 400_000}y"
+        assert time.process_time() - began < 3

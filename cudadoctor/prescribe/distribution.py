@@ -24,6 +24,7 @@ _IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "coreos", "iot", "atomic"
 _HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, "workstation": False, "laptop": False}
 _WSL = ("wsl", "wsl1", "wsl2")
 _SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
+_LONGEST = 200  # characters of the user's word for a distribution that are looked at
 _WORDS = lazy(r"[a-z0-9][a-z0-9.]*")
 _GLUED = lazy(r"([a-z]{1,40})(\d[\d.]{0,20})")
 _SERVICE_PACK = lazy(r"sp(\d)")
@@ -69,7 +70,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- the user's own word
 def from_word(word: str, knowledge: Knowledge) -> Distribution:
     """The user's own word: `ubuntu-24.04`, `debian:12`, `Linux Mint 21.3`, `rhel9`, `wsl-ubuntu-22.04`, `ubuntu-24.04-server`, `arch`."""
-    parts = _WORDS.findall(word.lower().replace("pop!", "pop"))
+    parts = _WORDS.findall(word[:_LONGEST].lower().replace("pop!", "pop"))
     rows = _by_name(knowledge)
     wsl = any(part in _WSL for part in parts)
     headless = next((_HEADLESS[part] for part in parts if part in _HEADLESS), None)

@@ -56,14 +56,25 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
         if cell_len(word.rstrip()) > room and line:
             yield line.rstrip()
             line, room = "", width
-        while cell_len(word.rstrip()) > width:
-            columns, end = 0, 0
-            while (columns := columns + cell_len(word[end])) <= width:
-                end += 1
-            yield word[: max(1, end)]
-            word = word[max(1, end) :]
+        bare = word.rstrip()
+        if cell_len(bare) > width:
+            *cut, last = _pieces(bare, width)
+            yield from cut
+            word = last + word[len(bare) :]
         line, room = line + word, room - cell_len(word)
     yield line.rstrip()
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """A word in pieces that each fit a line; a letter that is wider than that stands alone."""
+    start = columns = 0
+    for place, letter in enumerate(word):
+        wide = cell_len(letter)
+        if columns + wide > width and place > start:
+            yield word[start:place]
+            start, columns = place, 0
+        columns += wide
+    yield word[start:]
 
 
 def _without_tabs(line: str) -> str:

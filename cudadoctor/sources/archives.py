@@ -108,10 +108,12 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if member.size > MAX_SIZE:
             raise tarfile.ReadError(f"a file that claims more than {MAX_SIZE >> 30} GiB")
         yield member
-    rest = archive.fileobj
-    for chunk in iter(lambda: rest.read(_CHUNK) if rest is not None else b"", b""):
+    rest, until = archive.fileobj, time.process_time() + MAX_SECONDS
+    for chunk in iter(lambda: rest.read(_CHUNK) if rest is not None else b"", b""):  # a few packed bytes may be gigabytes of it
         if chunk.strip(b"\0"):
             raise tarfile.ReadError("more behind the mark of its end")
+        if time.process_time() > until:
+            raise tarfile.ReadError(f"it takes more than {MAX_SECONDS} s to unpack")
 
 
 def kind_of_members() -> type[Member]:

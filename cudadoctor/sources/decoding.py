@@ -11,14 +11,14 @@ from typing import Any
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
 LONG = 8 << 20  # bytes of a text that are read of what is longer than any machine says
-_NARROWED = 2 << 20  # from which it is read without letters that make all of it larger in memory: there may be many such texts
+NARROWED = 2 << 20  # from which it is read without letters that make all of it larger in memory: there may be many such texts
 _PIECE, _LONGEST = 1 << 18, 4  # bytes at a time, and of a letter
 _OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 
 
-def narrow(content: bytes) -> bytes:
-    """Of a very long text those without letters of other scripts: a single one doubles or fourfolds the memory of all."""
-    return content if len(content) <= _NARROWED else without(_OTHER_SCRIPTS, content)
+def narrow(content: bytes, most: int = NARROWED) -> bytes:
+    """Of a text of more than `most` bytes what has no letters of other scripts: a single one doubles or fourfolds the memory of all."""
+    return content if len(content) <= most else without(_OTHER_SCRIPTS, content)
 
 
 def without(letters: re.Pattern[bytes], content: bytes) -> bytes:

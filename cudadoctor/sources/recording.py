@@ -23,7 +23,7 @@ import msgspec
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import archives, torn, trust, writing
-from cudadoctor.sources.decoding import LONG, narrow
+from cudadoctor.sources.decoding import LONG, NARROWED, narrow
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
@@ -32,6 +32,8 @@ MAX_TEXTS = 4  # that somebody pasted; a recording has one, and each is read by 
 MAX_NUMBER = 1 << 53  # of an exit, a signal, bytes
 MAX_HEAD = 4 << 20  # of recording.json
 MAX_NAME = 200  # characters of the tool whose bundle it was cut from
+MAX_WORD = 5000  # of a path, the longest that it says of the machine
+_IN_FULL = 16 << 20  # bytes of a recording whose letters of other scripts are read
 MEMBER = "recording.json"
 _LOG = "kernel-log"  # what happened last counts most
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
@@ -207,24 +209,31 @@ def _refuse_what_others_name(target: str, folder: str, *, is_new: bool) -> None:
 
 
 def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
-    """In a folder of its own first: a recording that is broken off takes nothing away, and leaves nothing."""
-    partial = os.path.join(target, f"{secrets.token_hex(8)}.partial")
-    moved = []
+    """In a folder of its own first; what is there is put aside until the new one is in its place. A recording that is broken off takes
+    nothing away, and leaves nothing.
+    """
+    partial, aside = (os.path.join(target, f"{secrets.token_hex(8)}.{kind}") for kind in ("partial", "before"))
+    names = ("evidence", MEMBER)  # what says that it is whole comes last, and goes first
+    moves = [(target, aside, name) for name in names[::-1] if force] + [(partial, target, name) for name in names]
+    begun: list[tuple[str, str, str]] = []
     try:
-        os.mkdir(partial, 0o700)
-        os.mkdir(os.path.join(partial, "evidence"), 0o700)
+        for folder in (partial, os.path.join(partial, "evidence"), *([aside] if force else [])):
+            os.mkdir(folder, 0o700)
         for name, content in files.items():
             with writing.new(os.path.join(partial, *name.split("/"))) as stream:
                 stream.write(content)
-        for name in ("evidence", MEMBER):  # what says that it is whole comes last
-            if force:
-                writing.remove(os.path.join(target, name))
-            os.rename(os.path.join(partial, name), os.path.join(target, name))
-            moved.append(name)
+        for source, goal, name in moves:
+            begun.append((source, goal, name))  # before it is done: a signal may come right behind it
+            if goal != aside or os.path.lexists(os.path.join(source, name)):
+                os.rename(os.path.join(source, name), os.path.join(goal, name))
+    except BaseException:
+        for source, goal, name in reversed(begun):
+            with suppress(FileNotFoundError):
+                os.rename(os.path.join(goal, name), os.path.join(source, name))
+        raise
     finally:
-        if len(moved) == 1:  # what was moved without the other is no recording
-            writing.remove(os.path.join(target, *moved))
         writing.remove(partial)
+        writing.remove(aside)
 
 
 def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None:
@@ -302,6 +311,10 @@ def _head(source: str, body: bytes) -> Recording:
         raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
     if len(head.origin.bundle or "") > MAX_NAME:
         raise RecordingError(f"{source}: recording.json names a tool in more than {MAX_NAME} characters")
+    said = _fields(head.origin, RecordedOrigin)
+    long = next((name for name, value in said.items() if isinstance(value, str) and len(value) > MAX_WORD), None)
+    if long is not None:
+        raise RecordingError(f"{source}: recording.json has a {long} of more than {MAX_WORD} characters")
     names = [item.id for item in head.evidence]
     odd = next((item.id for item in head.evidence if not (_ID.fullmatch(item.id) and item.what and _in_range(item))), None)
     if odd is not None:
@@ -318,12 +331,15 @@ def _in_range(item: RecordedItem) -> bool:
     return all(abs(number) < MAX_NUMBER for number in (item.exit or 0, item.signal or 0, item.dropped_bytes, item.size or 0))
 
 
-def _item(recorded: RecordedItem, *streams: bytes | None) -> Item:
-    """With its output. What somebody pasted is read as a whole; of a longer output of a probe the beginning, of a log the end."""
+def _item(recorded: RecordedItem, *streams: bytes | None, most: int) -> Item:
+    """With its output. What somebody pasted is read as a whole; of a longer output of a probe the beginning, of a log the end.
+
+    `most`: bytes of one that may have letters of other scripts.
+    """
     part = slice(None) if recorded.kind == "text" else slice(-LONG, None) if recorded.id == _LOG else slice(LONG)
     kept = [stream if stream is None else stream[part] for stream in streams]
     dropped = sum(len(stream or b"") for stream in streams) - sum(len(stream or b"") for stream in kept)
-    stdout, stderr = (None if stream is None else narrow(stream).decode("utf-8", "replace") for stream in kept)
+    stdout, stderr = (None if stream is None else narrow(stream, most).decode("utf-8", "replace") for stream in kept)
     read = {"stdout": stdout, "stderr": stderr, "dropped_bytes": recorded.dropped_bytes + dropped}
     return Item(**{**_fields(recorded, Item), **read, "origin": "text" if recorded.kind == "text" else "recording"})
 
@@ -365,7 +381,8 @@ def read(source: str, body: bytes | None = None) -> Evidence:
         origin.update(cut_short=True, remarks=(*origin["remarks"], f"{MEMBER} was damaged, or changed, since it was recorded"))
     for recorded in head.evidence:
         streams = stream(recorded.stdout), stream(recorded.stderr)
-        item, lost = _item(recorded, *streams), torn.bytes_lost(recorded.size, *streams, worker=recorded.kind == "worker")
+        item = _item(recorded, *streams, most=NARROWED if total < _IN_FULL else 0)
+        lost = torn.bytes_lost(recorded.size, *streams, worker=recorded.kind == "worker")
         if item.dropped_bytes > recorded.dropped_bytes and item.id != _LOG:
             said = f"of {item.id} only the first {LONG >> 20} MiB were read, which is more than any machine says"
             origin.update(cut_short=True, remarks=(*origin["remarks"], said))

@@ -96,8 +96,8 @@ class Judge:
             except Exhausted as over:
                 asked, too_long = without(over.part, asked, too_long)
             except OSError:
-                return _here(asked)  # where no process can be started, this one judges
-        return _here(msgspec.structs.replace(asked, machines=tuple(emptied(machine) for machine in asked.machines)))
+                return _here(asked, too_long)  # where no process can be started, this one judges
+        return _here(msgspec.structs.replace(asked, machines=tuple(emptied(machine) for machine in asked.machines)), too_long)
 
     def quickly(self, asked: Question, *, until: float) -> Answer | None:
         """The answer where it is there by `until` (time.monotonic). One attempt, with all of the evidence; None where that is too long."""
@@ -241,8 +241,9 @@ def _job(asked: Asked, too_long: frozenset[str], seconds: float) -> bytes:
     return msgspec.msgpack.encode(Job(asked=asked, too_long=too_long, seconds=seconds))
 
 
-def _here(asked: Question) -> Answer:
+def _here(asked: Question, too_long: frozenset[str] = frozenset()) -> Answer:
     from cudadoctor import installed
+    from cudadoctor.model.guard import Guard
     from cudadoctor.within.judging import answered
 
-    return answered(asked, installed.knowledge())
+    return answered(asked, installed.knowledge(), Guard(too_long=too_long))

@@ -52,6 +52,6 @@ def _gone(item: Item) -> tuple[Item, str]:
 
 def emptied(evidence: Evidence) -> Evidence:
     """Nothing of it that would have to be read."""
-    items = tuple(_gone(item)[0] if item.answered else item for item in evidence.items)
+    items = tuple(_gone(item)[0] for item in evidence.items)
     said = (*evidence.remarks, "Reading the rest would take too long, so it was left out.")
     return msgspec.structs.replace(evidence, items=items, remarks=said, cut_short=True)

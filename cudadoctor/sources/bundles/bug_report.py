@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.bundles import items
+from cudadoctor.sources.decoding import NARROWED
 
 NAME = "nvidia-bug-report"
 MARK = "_" * 44
@@ -52,10 +53,10 @@ def is_report(content: bytes) -> bool:
     return START in items.text_of(content[:_HEAD])
 
 
-def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None) -> Evidence:
+def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None, most: int = NARROWED) -> Evidence:
     found: dict[str, Item] = {}
     ranks: dict[str, tuple[bool, int, bool, bool]] = {}
-    text = items.text_of(content)
+    text = items.text_of(content, most)
     pieces = (item for section in sections(text) for item in _of_section(section))
     for item in islice(pieces, MOST):
         rank = _rank(item)  # of a large one it costs time

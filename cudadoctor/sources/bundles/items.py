@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from cudadoctor.model.evidence import Item
 from cudadoctor.sources.children import OUTPUT_LIMIT
-from cudadoctor.sources.decoding import LONG, decoded, narrow
+from cudadoctor.sources.decoding import LONG, NARROWED, decoded, narrow
 
 LOG_LIMIT = LONG  # characters of a kernel log from which only the lines that any reader looks at are kept
 # Words of such lines, in small letters; what the rest of a log says concerns nobody here.
@@ -45,9 +45,9 @@ def absent(item_id: str, what: tuple[str, ...] | str, why: str) -> Item:
     return Item(id=item_id, kind="file" if isinstance(what, str) else "command", what=what, status="absent", why=why, origin="recording")
 
 
-def text_of(content: bytes) -> str:
-    """The content as text."""
-    text = decoded(narrow(content))
+def text_of(content: bytes, most: int = NARROWED) -> str:
+    """The content as text; of more than `most` bytes without letters of other scripts."""
+    text = decoded(narrow(content, most))
     return text.replace("\x00", "") if "\x00" in text else text
 
 

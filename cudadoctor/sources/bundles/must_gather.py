@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
 from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
 from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded, in_short
+from cudadoctor.sources.decoding import NARROWED
 
 NAME = "GPU operator must-gather"
 _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
@@ -27,6 +29,7 @@ _NOT_READY = re.compile(
 _POD_LIMIT = 1 << 20  # bytes kept of the end of one pod's log, and of the beginning of its description
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
 MOST_NODES = 128
+_IN_FULL = 32 * MIB  # of them in which letters of other scripts are read: one makes all of its report four times as large in memory
 MOST_UNPACKED = 512 * MIB  # bytes of all bug reports
 
 
@@ -44,12 +47,13 @@ def is_bug_report(name: str) -> bool:
 
 def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> tuple[Evidence, ...]:
     """One piece of evidence for each node, in the order of their names. What could not be read is added to what is `said`."""
-    reports = dict(_reports(members, allowance, said))
+    reports = dict(islice(_reports(members, allowance, said), MOST_NODES))
     pods = _pods(members)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
     nodes = sorted({*reports, *pods})
-    if len(nodes) > MOST_NODES:
-        said.append(f"{len(nodes)} nodes are in it; the first {MOST_NODES} by name were read.")
+    count = max(len(nodes), sum(map(is_bug_report, members)))
+    if count > MOST_NODES:
+        said.append(f"{count} nodes are in it; the first {MOST_NODES} by name were read.")
         nodes = nodes[:MOST_NODES]
     remarks = in_short(said)
     return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), remarks) for node in nodes)
@@ -58,6 +62,7 @@ def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
 def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> Iterator[tuple[str, Evidence]]:
     """Node -> its bug report. One after another: unpacked, they are far larger than what is kept of each."""
     allowance.no_more_than(MOST_UNPACKED)
+    read = 0
     for name, content in sorted(members.items()):
         match = _REPORT.search(name)
         if match is None:
@@ -72,8 +77,9 @@ def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
             said.append(f"{name}: {error}.")
             continue
         said += [f"{name}: {remark}" for remark in cut]
+        read += len(plain)
         if bug_report.is_report(plain):
-            yield node, bug_report.evidence(plain, (), node)
+            yield node, bug_report.evidence(plain, (), node, NARROWED if read < _IN_FULL else 0)
         else:
             said.append(f"{name} is no bug report of NVIDIA's; not read.")
 
