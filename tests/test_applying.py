@@ -1091,6 +1091,17 @@ def test_an_undo_that_moved_nothing_back_is_not_called_done(tmp_path: Path) -> N
     assert applying.not_put_back(f"mv -nT {kept} {file}") is None
 
 
+def test_what_is_not_to_be_overwritten_was_moved_away() -> None:
+    """`mv -n` puts nothing back where the step left its file in its place, as sed -i does."""
+    for recipe, _, one in STEPS:
+        for line in (one.undo or "").split("\n"):
+            words = line.split()
+            if words[:1] == ["mv"] and words[1].startswith("-n"):
+                scripts = (one.shell or "", *one.shells.values())
+                away = f"{words[1]} {words[3]} {words[2]}"
+                assert any(away in script for script in scripts), f"{recipe.id}: {one.undo}"
+
+
 def test_every_program_of_an_undo_that_changes_files_is_known() -> None:
     """What else an undo writes to is not looked at before and after."""
     known = {"mv", "cp", "rm"}
