@@ -1082,6 +1082,25 @@ def test_an_undo_of_several_commands_is_shown_as_one_that_does_the_same() -> Non
     assert words.typed("rm a") == "rm a"
 
 
+@pytest.mark.parametrize("how", ["sed -i.before s/A/B/ {file}", "cp -p {file} {file}.before", "[ ! -e {file} ] || cp {file} {file}.before"])
+def test_a_copy_of_somebodys_is_not_written_over(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_text("A")
+    assert applying.kept_already("", how.format(file=file)) is None
+    (tmp_path / "settings.before").write_text("mine")
+    with pytest.raises(StoppedError, match="Nothing was run: .*settings.before is there already"):
+        apply(step(how.format(file=file)))
+    assert (tmp_path / "settings.before").read_text() == "mine"
+
+
+def test_a_file_that_the_undo_puts_back_may_be_there(tmp_path: Path) -> None:
+    """Docker's settings: the undo removes them, and puts the former ones back where there were some."""
+    file = tmp_path / "daemon.json"
+    file.write_text("{}")
+    assert applying.kept_already(f"rm -f {file}\n[ ! -e {file}.before ] || mv {file}.before {file}") is None
+    assert applying.kept_already(f"rm -f {file}") is not None
+
+
 def test_an_undo_that_moved_nothing_back_is_not_called_done(tmp_path: Path) -> None:
     """mv -nT of coreutils 9.1 ends well where something stands there already."""
     kept, file = tmp_path / "x.off", tmp_path / "x"

@@ -682,6 +682,55 @@ def test_a_hole_in_what_is_packed_within_an_archive_is_seen(name: str) -> None:
         assert any("A part of it is lost" in remark for remark in machine.remarks) is not whole
 
 
+QUERY = (BUNDLES.parent / "parsers" / "nvidia_smi" / "recorded--h200-580-query.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"zz.txt.gz": gzip.compress(QUERY)[:12]}, "zz.txt.gz was not read: "),
+        ({"zz.txt": QUERY}, "zz.txt was not read: another file holds the same tool's output."),
+        ({"dmesg.txt": b"NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"}, "dmesg.txt is the output of no tool that is read here."),
+        ({"a/b/deep.txt": QUERY}, "a/b/deep.txt was not read."),
+        ({"dcgm.json": b'{"DCGM Diagnostic": {"test_categories": [ {"category": "Hardware", "tests"'}, "The output of dcgmi diag was cut"),
+    ],
+)  # fmt: skip
+def test_what_an_archive_holds_beside_a_listing_and_was_not_read_is_said(more: dict[str, bytes], said: str) -> None:
+    """Without a word it would count as sound."""
+    (alone,) = bundles.of_stream(io.BytesIO(_zip({"smi.txt": QUERY}))).machines
+    assert alone.remarks == ()
+    (machine,) = bundles.of_stream(io.BytesIO(_zip({"smi.txt": QUERY, **more}))).machines
+    assert any(said in remark for remark in machine.remarks), machine.remarks
+    assert judge(machine, KNOWLEDGE).verdict != "healthy"
+
+
+def test_a_listing_beside_a_report_of_the_machine_is_not_passed_over() -> None:
+    files = {"x/nvidia-bug-report.log.gz": gzip.compress(h200().encode()), "x/smi.txt": QUERY}
+    (machine,) = bundles.of_stream(io.BytesIO(_tar(files, "w:gz"))).machines
+    assert any("x/smi.txt was not read: it lies beside a report" in remark for remark in machine.remarks)
+
+
+def test_of_two_reports_of_sos_one_is_read_and_the_other_named() -> None:
+    files = sos_of("h200-healthy")
+    other = {name.replace("sosreport-gpu-7", "sosreport-gpu-8"): content for name, content in files.items()}
+    assert not set(files) & set(other)
+    (machine,) = bundles.of_stream(io.BytesIO(_tar({**files, **other}, "w:gz"))).machines
+    assert any("was not read: of several reports the one in" in remark for remark in machine.remarks)
+
+
+def test_of_several_logs_of_the_kernel_the_fullest_counts() -> None:
+    """The kernel's own buffer had lost its beginning, in which the GPU fell off the bus."""
+    files = sos_of("h200-healthy")
+    root = next(name for name in files if "sos_commands/" in name).partition("sos_commands/")[0]
+    line = "Nov 26 10:00:00 gpu kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.\n"
+    files[f"{root}sos_commands/kernel/dmesg"] = b"[ 1.0] Linux version 6\n"
+    files[f"{root}sos_commands/logs/journalctl_--no-pager_--boot"] = f"{line}".encode() * 2
+    (machine,) = bundles.of_stream(io.BytesIO(_tar(files, "w:gz"))).machines
+    log = machine.get("kernel-log")
+    assert log is not None
+    assert "Xid" in (log.stdout or "")
+
+
 def test_of_very_many_remarks_every_node_repeats_a_few() -> None:
     """A hundred thousand of them took 2.2 GB with a hundred nodes."""
     said = unpacking.in_short(f"{number}: {unpacking.LOST}" for number in range(1000))

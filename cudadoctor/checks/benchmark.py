@@ -35,6 +35,9 @@ def figure(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+_LEAST = 1e-9  # of a limit, in any unit; below it is no figure
+
+
 # ---------------------------------------------------------------- limits
 def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowledge) -> tuple[float | None, str | None, str | None]:
     """What the hardware can do, how that is known, and why it is not."""
@@ -74,7 +77,7 @@ def assess(measurement: Measurement, knowledge: Knowledge, ladder: Ladder | None
     row = knowledge.figure(measurement.name)
     limit, limit_from, unlimited = limit_of(measurement, row, knowledge)
     value = figure(measurement.value)
-    share = value / limit if value is not None and limit is not None and limit > 0 else None
+    share = value / limit if value is not None and limit is not None and limit > _LEAST else None
     doubt = _doubt(measurement, row, share, limit, unlimited) or (_excuse(measurement, ladder) if _is_low(row, share) else None)
     why, verdict = measurement.why, "cannot judge"
     if doubt is not None:

@@ -154,7 +154,7 @@ class _Doer:
     def _carry_out(self, planned: Planned) -> None:
         step = planned.step
         changes = step.kind != "reads"
-        refused = (applying.refused_file(step.values) or applying.kept_already(step.undo or "")) if changes else None
+        refused = (applying.refused_file(step.values) or applying.kept_already(step.undo or "", step.shell or "")) if changes else None
         if refused is not None:
             raise StoppedError(f"Nothing was run: {one_line(refused)}.")
         held = applying.held_by() if planning.touches_gpu(step) else None  # somebody may have come since the plan was made

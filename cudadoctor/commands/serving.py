@@ -30,6 +30,8 @@ from cudadoctor.report.clean import clean
 LONGEST_TEXT = 1_000_000  # characters of a text to explain
 LONGEST_NAME = 4096  # of a path, a cause, a distribution
 SECONDS = 120.0  # of one tool
+AT_ONCE = 4  # tools that run; each takes some hundred MB at the most
+_turns = anyio.Semaphore(AT_ONCE)
 # Without the working directory, which an agent may have cloned from anywhere.
 _START = (
     "import sys; sys.path = [place for place in sys.path if place]; from cudadoctor.__main__ import main; "
@@ -123,7 +125,8 @@ async def _asked(*arguments: str, text: str = "") -> str:
     """What a command of ours prints. ToolError where it refuses, or takes too long."""
     with anyio.move_on_after(SECONDS):
         argv = [sys.executable, "-c", _START, *arguments]
-        done = await anyio.run_process(argv, input=text.encode("utf-8", "replace"), check=False)
+        async with _turns:
+            done = await anyio.run_process(argv, input=text.encode("utf-8", "replace"), check=False)
         if done.returncode not in (0, 1, 3, 4) or not done.stdout:
             raise ToolError(
                 done.stderr.decode("utf-8", "replace").rpartition("Error: ")[2].strip()[:2000] or f"cudadoctor ended with {done.returncode}"

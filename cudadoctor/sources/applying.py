@@ -71,14 +71,29 @@ def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
     return None
 
 
-def kept_already(undo: str) -> str | None:
-    """Why a step waits: what its undo moves back or removes is there already, and would be overwritten, or lost with the undo."""
-    for back, path in _put_back(undo):
+def kept_already(undo: str, shell: str = "") -> str | None:
+    """Why a step waits: what its undo moves back or removes, or what it keeps a copy in, is there already, and would be lost."""
+    pairs = list(_put_back(undo))
+    restored = {path for back, path in pairs if back}
+    for back, path in pairs:
         if _UNKNOWN.search(back or path):
             return f"what its undo would do to {back or path} is not known beforehand"
-        if os.path.lexists(back or path):
+        if os.path.lexists(back or path) and (back or path not in restored):
             return f"{back or path} is there already; move it away first, for this step's undo rests on that name"
-    return None
+    there = next((copy for copy in _copies(shell) if not _UNKNOWN.search(copy) and os.path.lexists(copy)), None)
+    return f"{there} is there already, and this step would write another copy over it; move it away first" if there else None
+
+
+def _copies(shell: str) -> Iterator[str]:
+    """The files in which a step keeps what it changes: by `sed -i.before`, `cp` and `mv`."""
+    for line in shell.split("\n"):
+        for words in _commands(line):
+            paths = [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
+            suffix = next((word[2:] for word in words[1:] if re.fullmatch(r"-i\.[\w.-]+", word)), "")
+            if words[0] == "sed" and suffix and paths:
+                yield paths[-1] + suffix
+            elif words[0] in ("cp", "mv") and len(paths) == 2:
+                yield paths[1]
 
 
 _GONE, _FOLDER, _LINK = "nothing", "a folder", "a link: "

@@ -19,7 +19,7 @@ from cudadoctor.sources.private_paths import known
 from cudadoctor.sources.sensitive import GONE
 from cudadoctor.sources.vocabulary import GROUPS, ITEMS, PATTERNS, USERS, WORDS, forms
 
-MOST_NAMES = 1000  # of one kind
+MOST_NAMES = 10_000  # of one kind
 _MOST_SEARCHED = 200_000_000  # characters of technical texts that are gone through for names with signs in them
 _MOST_PLACES = 1000  # at which it is looked whether a name stands there by itself
 

@@ -167,7 +167,7 @@ class Pseudonyms:
         shown = self.hidden(" ".join(plain), "commands").split(" ")
         told = ["", *words]
         return [
-            GONE if (len(shown) == len(plain) and new != old) or _gives_away(before, word) else word
+            self.gone(word) if (len(shown) == len(plain) and new != old) or _gives_away(before, word) else word
             for before, word, new, old in zip(told, words, shown, plain)
         ]
 

@@ -24,6 +24,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import bug_report, items, must_gather, sos, unpacking
 from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
+from cudadoctor.sources.decoding import json_object
 
 RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
@@ -40,6 +41,7 @@ _PLAIN = re.compile(r"[\w./:+][\w./:+-]{0,1000}")  # a path that no shell reads 
 _HEAD = 64 << 10  # characters within which a file shows what it is
 _SHOWN = 1 << 20  # characters by which -q is told from another text
 _FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
+_TORN = "The output of dcgmi diag was cut: it is no whole document."
 _REMARKS = 3  # on members of an archive of which nothing is known
 
 
@@ -144,6 +146,10 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
     found.remarks += [f"{member}: {unpacking.LOST}" for member, content in sorted(found.members.items()) if unpacking.HOLE.search(content)]
+    packaged = sos.is_report(found.names) or must_gather.is_gather(found.names) or any(map(must_gather.is_bug_report, found.names))
+    for member, content in found.members.items() if packaged else ():
+        if not sos.wanted(member) and not must_gather.wanted(member) and _of_one_tool(content, ()) is not None:
+            found.remarks.append(f"{member} was not read: it lies beside a report of the whole machine.")
     if sos.is_report(found.names):
         machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)
     elif must_gather.is_gather(found.names) or any(must_gather.is_bug_report(member) for member in found.names):
@@ -172,14 +178,21 @@ def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tu
         except unpacking.TooMuchError as error:
             remarks.append(f"{name}: {error}, nor were the files after it.")
             break
-        except BundleError:
+        except BundleError as error:
+            remarks.append(f"{name} was not read: {error}.")
             continue
         part = _of_one_tool(plain, ())
-        if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
+        if part is None:
+            remarks.append(f"{name} is the output of no tool that is read here.")
+        elif any(part.items[0].id == other.items[0].id for other in parts):
+            remarks.append(f"{name} was not read: another file holds the same tool's output.")
+        else:
             parts.append(part)
             remarks += [f"{name}: {remark}" for remark in (*cut, *part.remarks)]
     if not parts:
         return ()
+    others = [name for name in found.names if name not in found.members and not name.endswith("/")]
+    remarks += [f"{name} was not read." for name in others]
     names = ", ".join(dict.fromkeys(part.bundle or "" for part in parts))
     together = tuple(item for part in parts for item in part.items)
     return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=unpacking.in_short(remarks)),)
@@ -198,7 +211,8 @@ def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
 def _whole(machine: Evidence) -> Evidence:
     """The evidence, with a remark for each listing of nvidia-smi that is not whole."""
     texts = [item.stdout or "" for item in machine.items if item.id == "nvidia-smi-query" and item.status == "ok"]
-    return msgspec.structs.replace(machine, remarks=tuple(dict.fromkeys((*machine.remarks, *filter(None, map(_cut, texts))))))
+    torn = [_TORN for item in machine.items if item.id == "dcgm-diag" and json_object((item.stdout or "").strip()) is None]
+    return msgspec.structs.replace(machine, remarks=tuple(dict.fromkeys((*machine.remarks, *filter(None, map(_cut, texts)), *torn))))
 
 
 def _cut(text: str) -> str | None:

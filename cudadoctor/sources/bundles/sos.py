@@ -101,10 +101,20 @@ def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str,
             if not name.startswith(root) or pattern.fullmatch(name[len(root) :]) is None:
                 continue
             item = make(items.text_of(members[name]))
-            if item is not None:
-                found.setdefault(item.id, item)
+            if item is not None and _says_more(item, found.get(item.id)):
+                found[item.id] = item
     host = _HOST.match(root)
+    others = {name[: name.index(_MARK)] for name in names if _MARK in name} - {root}
+    counts = root or "the archive itself"
+    remarks += tuple(f"{other} was not read: of several reports the one in {counts} counts." for other in sorted(others))
     return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=host["host"] if host else None, remarks=remarks)
+
+
+def _says_more(item: Item, before: Item | None) -> bool:
+    """Of several logs of the kernel the one with the most lines of the driver counts: the kernel's own buffer loses its beginning."""
+    if before is None or item.id != "kernel-log" or item.what[:1] not in (("dmesg",), ("journalctl",)):
+        return before is None
+    return (item.stdout or "").count("NVRM") > (before.stdout or "").count("NVRM")
 
 
 def _root(names: list[str]) -> str:
