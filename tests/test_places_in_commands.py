@@ -173,8 +173,8 @@ def test_a_hold_lets_go_of_the_drivers_packages_alone() -> None:
 def test_preferences_that_speak_of_other_packages_stay_where_they_are(more: str) -> None:
     debian = "$ cat /etc/os-release\nID=debian\nVERSION_ID=12\n"
     pins = "Package: nvidia-driver\nPin: release *\nPin-Priority: -1\n\n"
-    assert "mv /etc/apt" in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{MISMATCH}")
-    assert "mv /etc/apt" not in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{more}{MISMATCH}")
+    assert "mv -nT /etc/apt" in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{MISMATCH}")
+    assert "mv -nT /etc/apt" not in told(f"{debian}$ cat /etc/apt/preferences\n{pins}{more}{MISMATCH}")
 
 
 @pytest.mark.parametrize(
