@@ -50,8 +50,8 @@ def test_only_a_listing_of_all_shows_that_a_package_is_not_here(asks: str, named
 def test_one_specification_alone_is_not_two() -> None:
     name, row = "cdi-specification-stale--two-of-one-kind", "-rw-r--r--. 1 root root 25644 Sep  6 11:19 nvidia.yaml\n"
     assert "mv -nT /etc/cdi/nvidia-570.yaml" in told(name)[1]
-    assert "mv /etc/cdi" not in told(name, (row, ""))[1]
-    assert "mv /etc/cdi" not in told(name, (row, f"\n/run/cdi:\n{row}"))[1]  # of another priority
+    assert "mv -nT /etc/cdi" not in told(name, (row, ""))[1]
+    assert "mv -nT /etc/cdi" not in told(name, (row, f"\n/run/cdi:\n{row}"))[1]  # of another priority
 
 
 def test_another_modules_signer_says_nothing_of_nvidias() -> None:
