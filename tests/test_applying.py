@@ -1088,7 +1088,7 @@ def test_a_copy_of_somebodys_is_not_written_over(how: str, tmp_path: Path) -> No
     file.write_text("A")
     assert applying.kept_already("", how.format(file=file)) is None
     (tmp_path / "settings.before").write_text("mine")
-    with pytest.raises(StoppedError, match="Nothing was run: .*settings.before is there already"):
+    with pytest.raises(StoppedError, match=r"Nothing was run: .*settings\.before is there already"):
         apply(step(how.format(file=file)))
     assert (tmp_path / "settings.before").read_text() == "mine"
 
