@@ -1064,6 +1064,18 @@ def test_a_copy_that_is_not_whole_or_was_changed_is_not_put_back(tmp_path: Path)
     assert profile.read_text() == "export A=1\n"
 
 
+def test_what_was_not_copied_is_not_removed(tmp_path: Path) -> None:
+    """The copy failed, and the undo would have removed the only one: Docker's settings."""
+    file = tmp_path / "daemon.json"
+    file.write_text("{}")
+    undo = f"rm -f {file}\n[ ! -e {file}.before ] || mv {file}.before {file}"
+    with pytest.raises(StoppedError, match="Failed: it ended with"):
+        apply(step(f"test -e {tmp_path}/nothing\ncp {file} {file}.before", undo=undo))
+    with pytest.raises(StoppedError, match="as it was before this step, so it is not put back"):
+        undone(undo)
+    assert file.read_text() == "{}"
+
+
 def test_what_was_done_to_a_file_before_the_end_was_noted_is_not_known(tmp_path: Path) -> None:
     """The journal's disk was full: nobody can tell the user's own lines from the step's."""
     profile, undo = profile_of(tmp_path, linked=False)

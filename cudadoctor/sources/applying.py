@@ -129,7 +129,7 @@ def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[st
     for back, path in _put_back(undo):
         if after is not None and now.get(path) != after.get(path):
             return f"{path} was changed after this step, and the undo would throw that away; {by_hand}"
-        if back and (after is None or now.get(back) != after.get(back) or _differs(now.get(back), (before or {}).get(path))):
+        if back and (after is None or now.get(back) != after.get(back) or _differs(now.get(back), (before or {}).get(path, _GONE))):
             return f"{back} is not {path} as it was before this step, so it is not put back; {by_hand}"
         newer = next((one for one in _all_in(path) if _changed_at(one) > moment + _CLOCKS), None) if os.path.isdir(path) else None
         if newer is not None:
@@ -137,10 +137,11 @@ def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[st
     return None
 
 
-def _differs(kept: str | None, original: str | None) -> bool:
-    """Whether a kept copy is no whole one; of folders, and of files that were not there, nobody knows."""
-    plain = [one.rpartition(" ")[2] for one in (kept or "", original or "") if one not in ("", _GONE) and not one.endswith(_FOLDER)]
-    return len(plain) == 2 and plain[0] != plain[1]
+def _differs(kept: str | None, original: str) -> bool:
+    """Whether a kept copy is no whole one, or not there though there was something to copy. Of folders nobody knows."""
+    if _GONE in (kept, original):
+        return kept == _GONE != original
+    return kept is None or (not original.endswith(_FOLDER) and kept.rpartition(" ")[2] != original.rpartition(" ")[2])
 
 
 def not_put_back(undo: str) -> str | None:
