@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.model.report import Report
-from cudadoctor.parsers.attempts import machines, replaced
+from cudadoctor.parsers.attempts import machines, prompts, replaced
 from cudadoctor.parsers.base import Text
 from tests import pasted
 from tests.judging import cause_of
@@ -320,6 +320,20 @@ def test_an_engine_that_gave_one_container_a_gpu_can_do_it(below: tuple[str, ...
     failed = ("$ docker run --rm --gpus all a nvidia-smi", NO_RUNTIME)
     assert root(*failed) == "container-toolkit-missing"
     assert (root(*failed, *below) is None) is is_over
+
+
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [
+        ("docker run a", "docker"), ("sudo -u kai podman run a", "podman"), ("srun -p gpu --gres=gpu:1 apptainer exec a.sif b", "apptainer"),
+        ("env A=1 srun -n 1 singularity exec a.sif b", "singularity"), ("sudo apt-get install -y docker", ""), ("srun python build.py docker", ""),
+        ("sudo systemctl restart docker", ""),
+    ],
+)  # fmt: skip
+def test_an_engine_is_what_a_launcher_starts_and_no_word_of_another_command(command: str, engine: str) -> None:
+    prompt = prompts(text(f"$ {command}", "ok"))(2)
+    assert prompt is not None
+    assert prompt.engine == engine
 
 
 REJECTED = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"

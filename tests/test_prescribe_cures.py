@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     CAPABILITIES,
     DEVICE_NODES,
     ENVIRONMENT,
+    KEEPING_FILES,
     MODULE_FILES,
     NVIDIA_MODPROBE,
     PROCESSES,
@@ -480,3 +481,205 @@ def test_a_gpu_for_guests_is_given_to_no_driver_that_is_not_there() -> None:
     found = written("vfio-bound", {MODULE_FILES: ()}, known)
     assert "modprobe nvidia" not in commands(found)
     assert any(step.text.startswith("No NVIDIA driver is installed on this machine") for step in found.steps)
+
+
+# ---------------------------------------------------------------- steps, tried on files and with programs that stand in
+def step_of(recipe: str, words: str) -> Any:
+    """The one step of a recipe in whose commands or text these words stand."""
+    (found,) = [step for step in KNOWLEDGE.recipe(recipe).steps if words in f"{step.text}{step.shell}{step.shells}{step.verify}"]
+    return found
+
+
+def stand_in(folder: Path, program: str, prints: str, *, status: int = 0) -> dict[str, str]:
+    """A program that prints this and notes how it was called, and the PATH on which it is first."""
+    (folder / f"{program}.out").write_text(prints)
+    (folder / program).write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\ncat {folder}/{program}.out\nexit {status}\n')
+    (folder / program).chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def status_of(script: str | None, environment: dict[str, str] | None = None) -> int:
+    """As fix --apply runs it: each line for itself, up to the first that fails."""
+    assert script is not None
+    for line in filter(None, script.split("\n")):
+        done = subprocess.run(["sh", "-euc", line], check=False, env=environment, capture_output=True)
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+@unix
+def test_the_lines_that_keep_the_module_out_are_commented_out_and_no_others(tmp_path: Path) -> None:
+    keeping = "blacklist nvidia\nblacklist nvidia_drm\ninstall nvidia-uvm /bin/false\nalias nvidia off\n"
+    others = "blacklist nvidiafb\ninstall nvidia modprobe -i nvidia-current $CMDLINE_OPTS\nalias nvidia nvidia-current\noptions nvidia-drm modeset=1\n"
+    step = step_of("load-module", "keep the module out; comment")
+    first, second = tmp_path / "a.conf", tmp_path / "b.conf"
+    first.write_text(keeping + others)
+    second.write_text("blacklist nvidia\n")
+
+    def carried_out(script: str | None) -> int:
+        return status_of((script or "").replace("{keeping_files}", f"{first} {second}"))
+
+    assert carried_out(step.verify) == 1, "nothing was done yet"
+    assert carried_out(step.shell) == carried_out(step.verify) == 0
+    assert first.read_text() == "".join(f"#kept-out# {line}\n" for line in keeping.splitlines()) + others
+    assert carried_out(step.undo) == 0
+    assert (first.read_text(), second.read_text()) == (keeping + others, "blacklist nvidia\n")
+    first.write_text(others)
+    second.unlink()
+    assert carried_out(step.verify) not in (0, 1), "what cannot be read is not known to be free of them"
+
+
+@pytest.mark.parametrize(
+    ("files", "edited"),
+    [
+        (("/etc/modprobe.d/a.conf",), True),
+        (("/etc/modprobe.d/a.conf", "/etc/modprobe.d/b.conf"), True),
+        (("/etc/modprobe.d/a.conf", "/usr/lib/modprobe.d/b.conf"), False),  # a package's own file: the next update writes it again
+    ],
+)
+def test_all_files_that_keep_the_module_out_are_named_or_looked_for(files: tuple[str, ...], edited: bool) -> None:
+    found = commands(written("driver-not-loaded", {KEEPING_FILES: files}))
+    assert (" ".join(files) in found, "grep -rnE" in found) == (edited, not edited)
+
+
+@unix
+@pytest.mark.parametrize(("listed", "status", "made"), [("base", 0, True), ("gpu", 0, False), ("gpu2", 0, True), ("base", 1, False)])
+@pytest.mark.parametrize(("recipe", "name"), [("make-newer-python", "gpu"), ("use-older-host-compiler", "gcc-13")])
+def test_no_environment_of_condas_is_replaced(recipe: str, name: str, listed: str, status: int, made: bool, tmp_path: Path) -> None:
+    """`conda create -y` takes away what has that name. Where conda cannot list its environments nobody knows whether one has it."""
+    table = f"# conda environments:\n#\nbase                  *  /opt/conda\n{listed.replace('gpu', name)}    /opt/conda/envs/x\n"
+    calls = stand_in(tmp_path, "conda", table, status=status)
+    scripts = {step.shell for step in KNOWLEDGE.recipe(recipe).steps if "conda create" in (step.shell or "")}
+    assert scripts
+    for script in scripts:
+        (tmp_path / "calls").write_text("")
+        status_of(script.replace("{gcc}", "13").replace("{wanted_python}", "3.12"), calls)
+        assert (f"create -y -n {name} " in (tmp_path / "calls").read_text()) is made
+
+
+@unix
+@pytest.mark.skipif(shutil.which("apt-cache") is None, reason="needs apt")
+def test_a_pinned_repository_gives_no_candidate(tmp_path: Path) -> None:
+    """With apt itself, and lists of two repositories that both have the driver."""
+    step = step_of("put-driver-packages-right", "without-nvidia-repository")
+    for folder in ("etc/apt/preferences.d", "etc/apt/sources.list.d", "lists/partial", "cache/archives/partial"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "status").touch()
+    entries = ("https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /", "http://deb.example.org/debian bookworm main")
+    (tmp_path / "etc/apt/sources.list").write_text("".join(f"deb [trusted=yes] {entry}\n" for entry in entries))
+    for name, version in (
+        ("developer.download.nvidia.com_compute_cuda_repos_debian12_x86%5f64_Packages", "580.1-1"),
+        ("deb.example.org_debian_dists_bookworm_main_binary-amd64_Packages", "535.1-1"),
+    ):
+        (tmp_path / "lists" / name).write_text(
+            f"Package: nvidia-driver\nVersion: {version}\nArchitecture: amd64\nFilename: a.deb\nSize: 1\n\n"
+        )
+    places = {"Dir::Etc": "etc/apt", "Dir::State::lists": "lists", "Dir::State::status": "status", "Dir::Cache": "cache"}
+    options = " ".join(f"-o {name}={tmp_path / place}" for name, place in places.items())
+
+    def here(words: str) -> str:
+        return words.replace("/etc/apt", f"{tmp_path}/etc/apt").replace("apt-cache", f"apt-cache {options} -o APT::Architecture=amd64")
+
+    def candidate() -> str:
+        return run(here("apt-cache policy nvidia-driver | grep Candidate")).split()[-1]
+
+    assert (candidate(), status_of(here(step.verify))) == ("580.1-1", 1)
+    assert status_of(here(step.shells["debian"])) == status_of(here(step.verify)) == 0
+    assert candidate() == "535.1-1"
+    assert status_of(here(step.undo)) == 0
+    assert candidate() == "580.1-1"
+
+
+@unix
+def test_an_environment_without_its_mark_is_one_again(tmp_path: Path) -> None:
+    folder = tmp_path / "my env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    mark = folder / "pyvenv.cfg"
+    mark.unlink()
+    (folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "in_it.py").write_text("__version__ = 1\n")
+    step = step_of("make-environment-whole", "pyvenv.cfg")
+
+    def carried_out(script: str | None) -> int:
+        return status_of((script or "").replace("{path}", f"'{folder}'"))
+
+    verify = step.verify.replace("import numba", "import in_it as numba")
+    assert carried_out(verify) != 0
+    assert carried_out(step.shell) == carried_out(verify) == 0
+    assert carried_out(step.undo) == 0
+    assert not mark.exists()
+
+
+@unix
+@pytest.mark.parametrize(
+    ("before", "after"), [("/opt/a.so\n/opt/liba.so\n", "/opt/liba.so\n"), ("/opt/a.so\n", ""), ("/opt/liba.so\n", "/opt/liba.so\n")]
+)
+def test_a_library_alone_leaves_the_list_of_preloaded_ones_and_comes_back(before: str, after: str, tmp_path: Path) -> None:
+    listed = tmp_path / "ld.so.preload"
+    listed.write_text(before)
+    step = step_of("take-library-out-of-preload", "grep -vxF")
+
+    def carried_out(script: str | None) -> int:
+        return status_of((script or "").replace("/etc/ld.so.preload", str(listed)).replace("{path}", "/opt/a.so"))
+
+    assert carried_out(step.shell) == 0
+    assert listed.read_text() == after
+    assert carried_out(step.undo) == 0
+    assert (listed.read_text(), list(tmp_path.iterdir())) == (before, [listed])
+    assert carried_out(step.shell.split("\n")[-1]) != 0, "there is no copy to read"
+
+
+@unix
+def test_a_rule_that_allows_the_new_number_already_stays_one(tmp_path: Path) -> None:
+    rules = tmp_path / "101.conf"
+    step = step_of("restart-lost-container", "still allows {old_major}")
+
+    def carried_out(script: str | None) -> int:
+        return status_of(
+            (script or "").replace("/etc/pve/lxc/{lxc}.conf", str(rules)).replace("{old_major}", "508").replace("{major}", "509")
+        )
+
+    old, new = (f"lxc.cgroup2.devices.allow: c {number}:* rwm\n" for number in (508, 509))
+    rules.write_text(old)
+    assert carried_out(step.verify) != 0
+    assert carried_out(step.shell) == carried_out(step.verify) == 0
+    assert rules.read_text() == new
+    assert carried_out(step.undo) == 0
+    assert rules.read_text() == old
+    rules.write_text(old + new)
+    assert carried_out(step.shell) != 0
+    assert rules.read_text() == old + new
+
+
+@unix
+@pytest.mark.parametrize("program", ["update-grub", "grub2-mkconfig", "grub-mkconfig"])
+def test_the_boot_menu_is_made_again_when_its_parameters_are_put_back(program: str, tmp_path: Path) -> None:
+    """A menu that was not made again would start the kernel as the step left it."""
+    step = step_of("change-kernel-parameter", "write {kept_parameter} in place of")
+    (tmp_path / "grub").write_text("changed\n")
+    (tmp_path / "grub.before").write_text("original\n")
+    environment = stand_in(tmp_path, program, "")
+    assert status_of(step.undo.replace("/etc/default", str(tmp_path)), environment) == 0
+    assert (tmp_path / "grub").read_text() == "original\n"
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+@unix
+@pytest.mark.parametrize(
+    ("recipe", "program", "cured", "faulty"),
+    [
+        ("put-vgpu-right", "nvidia-smi", "    License Status : Licensed (Expiry: 2027-1-1 0:0:0 GMT)\n", "    License Status : Unlicensed (Unrestricted)\n"),
+        (
+            "restore-jetson-driver", "ldconfig",
+            "\tlibcuda.so.1 (libc6,AArch64) => /usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1\n",
+            "\tlibcuda.so.1 (libc6,AArch64) => /usr/local/cuda/compat/libcuda.so.1\n",
+        ),
+        ("request-gpu", "scontrol", "   AllocTRES=cpu=8,mem=64G,node=1,billing=8,gres/gpu=1\n", "   AllocTRES=cpu=8,mem=64G,node=1,billing=8\n   TresPerNode=N/A\n"),
+    ],
+)  # fmt: skip
+def test_a_verify_tells_the_cure_from_the_fault(recipe: str, program: str, cured: str, faulty: str, tmp_path: Path) -> None:
+    (verify,) = {
+        step.verify for step in KNOWLEDGE.recipe(recipe).steps if step.verify and f"{program} " in step.verify and "|" in step.verify
+    }
+    assert status_of(verify, stand_in(tmp_path, program, cured)) == 0
+    assert status_of(verify, stand_in(tmp_path, program, faulty)) != 0

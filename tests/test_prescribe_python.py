@@ -89,6 +89,14 @@ def test_an_old_python_gets_no_package_that_has_nothing_for_it() -> None:
     ]
 
 
+@pytest.mark.parametrize("distro", ["rhel-8.10", "windows"])
+def test_condas_environment_of_a_newer_python_is_made_on_windows_too(distro: str) -> None:
+    old = msgspec.structs.replace(python(("numba", "0.53.1"), conda="/opt/my env"), version="3.6.8")
+    found = written("numba-too-old", {**machine("7.0", "13.0"), PYTHON: old}, distro=distro)
+    (made,) = [step.shell or "" for step in found.steps if "conda create" in (step.shell or "")]
+    assert ("conda env list" in made, " -y " in made) == (distro != "windows",) * 2  # asked without -y, conda says what it would replace
+
+
 @pytest.mark.parametrize(
     ("capability", "cuda", "installed", "requirement"),
     [

@@ -773,3 +773,11 @@ def test_line_ends_of_windows_hide_nothing(text: str) -> None:
 def test_who_is_called_like_a_framework_takes_nothing_away() -> None:
     line = "UserWarning: sm_121 is not compatible with the current PyTorch installation. See vllm/worker.py"
     assert line in redacted_text(f"pytorch@pod7:~$ python t.py\nvllm@pod8:~$ ls\n{line}\n")
+
+
+@pytest.mark.parametrize("fence", ['"""', "'''"])
+def test_a_long_string_is_gone_up_to_its_own_end(fence: str) -> None:
+    """Quotation marks of both kinds may stand in it."""
+    shown = redacted_text(f"PASSWORD = {fence}\nFeld\"erche, Feld'erche\n{fence}\nbatch = 8\n")
+    assert "erche" not in shown
+    assert "batch = 8" in shown

@@ -24,6 +24,7 @@ from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Load, Measur
 
 NOISY = 0.10  # spread of the samples from which a low figure says nothing
 IMPOSSIBLE = 1.05  # share from which the limit, not the figure, is wrong
+NEGLIGIBLE = 1e-9  # of a limit, in any unit: no share can be told of it
 CLOCKS = "thermal-or-power-throttling"
 # Why the hardware itself holds clocks down. A power limit of software is normal under load.
 GRAVE_REASONS = ("hw-slowdown", "hw-thermal-slowdown", "hw-power-brake-slowdown", "sw-thermal-slowdown")
@@ -33,9 +34,6 @@ BUSY_WORDS = "--busy measures anyway"
 def figure(value: float | None) -> float | None:
     """A figure that can be shown and compared; not a number and infinity are none."""
     return value if value is not None and math.isfinite(value) else None
-
-
-_LEAST = 1e-9  # of a limit, in any unit; below it is no figure
 
 
 # ---------------------------------------------------------------- limits
@@ -77,7 +75,7 @@ def assess(measurement: Measurement, knowledge: Knowledge, ladder: Ladder | None
     row = knowledge.figure(measurement.name)
     limit, limit_from, unlimited = limit_of(measurement, row, knowledge)
     value = figure(measurement.value)
-    share = value / limit if value is not None and limit is not None and limit > _LEAST else None
+    share = value / limit if value is not None and limit is not None and limit > NEGLIGIBLE else None
     doubt = _doubt(measurement, row, share, limit, unlimited) or (_excuse(measurement, ladder) if _is_low(row, share) else None)
     why, verdict = measurement.why, "cannot judge"
     if doubt is not None:

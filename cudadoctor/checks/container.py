@@ -63,15 +63,21 @@ _LINUX_DRIVER = lazy(r"nvidia-driver|libnvidia-compute|cuda-drivers")
 
 # ---------------------------------------------------------------- containers
 def no_access(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """In a container of a host with a GPU, neither the driver's libraries nor a usable set of nodes is there."""
+    """In a container of a host with a GPU, neither the driver's libraries nor a usable set of nodes is there.
+
+    One of LXC has libraries of its own: there it is the nodes alone.
+    """
     marks = facts[CONTAINER_MARKS]
     if not marks.value or told(facts, WSL, marks):
         return
     gone = missing(facts)
     host = _host_side(facts) if gone else ()
-    if not host or (traces.any_library(facts) and not without_nodes_in_lxc(facts, gone)):
+    if not host:
         return
-    nothing = () if traces.any_library(facts) else (Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found"),)
+    libraries = traces.any_library(facts)
+    if libraries and not without_nodes_in_lxc(facts, knowledge, gone):
+        return
+    nothing = () if libraries else (Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found"),)
     nodes = Quote(source=facts[DEVICE_NODES].source("/dev"), text=f"{', '.join(gone)}: no such file")
     yield Clue(cause="container-no-gpu-access", quotes=merged((*marks.some()[:1], *nothing, nodes), host[:1]))
 

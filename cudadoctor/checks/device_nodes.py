@@ -28,7 +28,6 @@ from cudadoctor.checks.reading import (
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Key, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -45,7 +44,6 @@ from cudadoctor.model.values import (
 
 MISSING, NO_UVM = "device-nodes-missing", "uvm-unavailable"
 WSL_DEVICE = "/dev/dxg"
-LXC = lazy(r"(?i)\b(?:lxc|lxd|incus)\b")  # in the marks of a container
 _MINORS = {CONTROL: 255, UVM: 0}
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
@@ -94,7 +92,7 @@ def nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not gone:
         return
     driver = driver_runs(facts)
-    if not driver or not _holds_a_gpu(facts) or without_nodes_in_lxc(facts, gone):
+    if not driver or not _holds_a_gpu(facts) or without_nodes_in_lxc(facts, knowledge, gone):
         return
     if marks_of_container(facts, nodes) and not traces.any_library(facts):
         return
@@ -102,10 +100,10 @@ def nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield _missing_clue(MISSING, facts, gone, driver[:1])
 
 
-def without_nodes_in_lxc(facts: Facts, gone: Collection[str]) -> bool:
+def without_nodes_in_lxc(facts: Facts, knowledge: Knowledge, gone: Collection[str]) -> bool:
     """Whether a container of LXC has no node at all: its libraries are installed in it, its nodes are handed in when it starts."""
     marks = facts.value(CONTAINER_MARKS)
-    return {CONTROL, FIRST} <= set(gone) and any(map(LXC.search, marks or ()))
+    return {CONTROL, FIRST} <= set(gone) and any(map(knowledge.conditions["engines"]["lxc"].search, marks or ()))
 
 
 def _holds_a_gpu(facts: Facts) -> bool:

@@ -39,7 +39,8 @@ _PIPED, _MORE, _SCRIPT = lazy(r" (?:\||\d?>)"), lazy(r"&&|;"), lazy(r"^\./|\.(?:
 _RESTARTS = lazy(r"(?:^|[;&] {0,2})(?:sudo )?(?:systemctl )?(?:reboot|poweroff|shutdown)\b")
 _ENGINES = "docker|podman|nerdctl|apptainer|singularity"
 # Also where a scheduler or a launcher, with its options, starts it.
-_ENGINE = lazy(rf"(?:(?:sudo|srun|salloc|mpirun|mpiexec|time|nohup|env)\b[^|;&]{{0,200}}? |)(?P<name>{_ENGINES})\b")
+_OPTIONS = r"(?: {1,4}(?:-[^\s=]{1,60}(?: [^\s-]\S{0,100})?|[\w-]{1,60}=\S{0,200})){0,12} {1,4}"
+_ENGINE = lazy(rf"(?:(?:sudo|srun|salloc|mpirun|mpiexec|time|nohup|env){_OPTIONS}){{0,3}}(?P<name>{_ENGINES})\b")
 ELSEWHERE = lazy(rf"\b(?:{_ENGINES}|kubectl|lxc|pct|ssh|srun)\b")  # what they run is run in a container or on another node
 _SUDO = lazy(r"sudo (?:-u ?[\w.-]{1,40} )?")
 _PYTHON = ">>> "

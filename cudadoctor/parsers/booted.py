@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_FILE, KEEPING_OUT, KERNEL, Kernel
+from cudadoctor.model.values import BOOT_LOADER, BOOTED_IMAGE, KEEPING_FILES, KEEPING_OUT, KERNEL, Kernel
 from cudadoctor.parsers.base import Output, Text, first_line, parser
 
 # `rpm-ostree status` and `bootc status` name the booted deployment first among their lines.
@@ -40,10 +40,12 @@ def _loader(line: str) -> str | None:
     return "grub" if found["grub"] else "proxmox-boot-tool" if found["owner"] == "proxmox" else "systemd-boot"
 
 
-def _keeping_file(line: str) -> str | None:
-    """As `grep -r` shows it."""
-    found = _MODPROBE_LINE.match(line)
-    return found["file"] if found is not None else None
+def parse_modprobe_lines(text: Text) -> Output:
+    """As `grep -r` shows them."""
+    lines = ((number, _MODPROBE_LINE.match(line)) for number, line in enumerate(text.plain_lines, 1))
+    files = {found["file"]: text.quote(number) for number, found in lines if found is not None}
+    if files:
+        yield text.fact(KEEPING_FILES, tuple(files), *files.values(), whole=False)
 
 
 def _keeping_out(line: str) -> str | None:
@@ -68,7 +70,7 @@ _TOLD = lazy(
     r" (?P<release>\d{1,3}\.\d{1,4}\.[^\s)]{1,100})(?: \(linux[\w-]{1,20}\)$| (?:arch: )?x86_64\b|\)$)"
 )
 _MODPROBE_LINE = lazy(
-    r"^\s{0,16}(?P<file>/etc/modprobe\.d/[\w.-]{1,80}\.conf):(?:\d{1,4}:)?[ \t]{0,8}"
+    r"^\s{0,16}(?P<file>/(?:etc|run|lib|usr/lib)/modprobe\.d/[\w.-]{1,80}\.conf):(?:\d{1,4}:)?[ \t]{0,8}"
     r"(?:blacklist nvidia|install nvidia /(?:usr/)?bin/(?:false|true)|alias nvidia off)[ \t]{0,8}$"
 )
 # uname -r, uname -rm, also at the end of a line of several commands.
@@ -125,9 +127,9 @@ PARSERS = (
     ),
     parser(
         "modprobe_lines",
-        first_line(KEEPING_FILE, _keeping_file, whole=False),
-        KEEPING_FILE,
-        wakes=("/etc/modprobe.d/",),
+        parse_modprobe_lines,
+        KEEPING_FILES,
+        wakes=("/modprobe.d/",),
     ),
     parser(
         "boot_loader",

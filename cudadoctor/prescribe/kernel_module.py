@@ -13,7 +13,7 @@ import re
 
 from cudadoctor.inventory import module_packages
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, KEEPING_FILE, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
+from cudadoctor.model.values import DKMS, KEEPING_FILES, KEEPING_OUT, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, SETTING, DkmsEntry, Package
 from cudadoctor.model.version import LibraryVersion
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.families import resolved
@@ -204,7 +204,7 @@ def values(case: Case) -> Found:
     yield "vfio_ids", guest_ids(case)
     yield "older_module", _left_behind(case)
     yield from _signed_for_cloud(case)
-    yield "keeping_file", case.get(KEEPING_FILE)
+    yield "keeping_files", case.get(KEEPING_FILES)
     parameter = case.get(KEEPING_OUT)  # of the kernel, which keeps nvidia out; and what is left of it without
     option, _, modules = (parameter or "").partition("=")
     others = [module for module in modules.split(",") if not module.startswith(("nvidia", "10de:"))]

@@ -249,7 +249,7 @@ def _minimum_driver(case: Case) -> str | None:
 def _interpreter(case: Case) -> Value:
     """The Python that packages go into: the examined one, or the environment that is made because that one refuses them or is too old."""
     too_old = case.stack is not None and pip.outdated(case, case.stack) and managers.conda_prefix(case) is None
-    if (pip.refused(case) and case.root.cause != "python-environment-detached") or too_old:  # that one lost the mark of an environment
+    if pip.refused(case) or too_old:
         return Script('"$HOME"/gpu-env/bin/python')
     started = managers.RUNS.get(managers.manager(case) or "") if case.python is None else None
     return case.value("python") or pip.interpreter(case) or Script(started or ("python" if case.windows else "python3"))

@@ -12,7 +12,6 @@ from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 
 _ENGINES = ("docker", "kubernetes", "apptainer", "cdi", "lxc", "nspawn", "gvisor")
-_LXC = lazy(r"(?i)\b(?:lxc|lxd|incus)\b")
 _SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
 _SLURM = lazy(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
@@ -110,7 +109,7 @@ CONDITIONS: dict[str, Condition] = {
     "gpus-listed": _gpus_listed,
     "toolkit-installed": _container_toolkit_installed,
     "toolkit-before-1.18": lambda case: "container-toolkit-before-1.18" in case.setting.words,
-    "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
+    "in-lxc": lambda case: any(case.forms["engines"]["lxc"].search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
     "docker-snap": lambda case: "snap-docker" in case.setting.words or case.says(_SNAP, *_marks(case)),
     "docker-desktop": lambda case: case.says(_DESKTOP, *_marks(case)),
     "boots-by-proxmox": lambda case: case.get(BOOT_LOADER) == "proxmox-boot-tool",

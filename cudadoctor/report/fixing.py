@@ -96,9 +96,8 @@ def _asked_of_them(report: Report, prescription: Prescription) -> Iterator[str]:
     for number, step in enumerate(asked, 1):
         yield one_line(f"{number}. {words.told(step)}")
         yield from (f"     {line}" for line in clean(step.shell or "").split("\n") if line)
-        yield from (
-            f"   {head}: {one_line(words.typed(command))}" for head, command in (("Verify", step.verify), ("Undo", step.undo)) if command
-        )
+        beside = (("Verify", step.verify), ("Undo", step.undo))
+        yield from (f"   {head}: {one_line(words.typed(command))}" for head, command in beside if command)
     yield ""
     restart = any(step.kind == "restart" and step.mode == "do" for step in asked)
     yield "It needs a restart: plan for the programs that run there." if restart else "It needs no restart of the machine."

@@ -47,10 +47,11 @@ _UNKNOWN = re.compile(r"[$`*?\[\\]")
 _OF_SHELL = re.compile(r"(?:if|for|while|case|!|command|ulimit|umask|type|export|unset)\s|[A-Za-z_]\w{0,100}=")  # which no program is
 _BEFORE_COMMANDS = frozenset(("sudo", "then", "do", "else", "if", "while", "!", "{"))
 _SETS = re.compile(r"[A-Za-z_]\w{0,100}=").match
+_GONE, _FOLDER, _UNREAD = "nothing", "a folder", "not known: "  # what stands at a path
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 _FILES = (  # values that name a file to change
     "set_file", "path", "new_path", "software", "numba_config", "byte_code", "startup_file", "stub_file", "pin_file", "excluding_file",
-    "second_spec", "build_folder", "place", "keeping_file",
+    "second_spec", "build_folder", "place", "keeping_files",
 )  # fmt: skip
 
 
@@ -86,17 +87,12 @@ def kept_already(undo: str, shell: str = "") -> str | None:
 
 def _copies(shell: str) -> Iterator[str]:
     """The files in which a step keeps what it changes: by `sed -i.before`, `cp` and `mv`."""
-    for line in shell.split("\n"):
-        for words in _commands(line):
-            paths = [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
-            suffix = next((word[2:] for word in words[1:] if re.fullmatch(r"-i\.[\w.-]+", word)), "")
-            if words[0] == "sed" and suffix and paths:
-                yield paths[-1] + suffix
-            elif words[0] in ("cp", "mv") and len(paths) == 2:
-                yield paths[1]
-
-
-_GONE, _FOLDER, _LINK = "nothing", "a folder", "a link: "
+    for words, paths in _with_paths(shell):
+        suffix = next((word[2:] for word in words[1:] if re.fullmatch(r"-i\.[\w.-]+", word)), "")
+        if words[0] == "sed" and suffix and paths:
+            yield paths[-1] + suffix
+        elif words[0] in ("cp", "mv") and len(paths) == 2:
+            yield paths[1]
 
 
 def files_of(undo: str) -> dict[str, str]:
@@ -107,23 +103,34 @@ def files_of(undo: str) -> dict[str, str]:
 
 def _stands_at(path: str) -> str:
     try:
-        target = _LINK + os.readlink(path) + " " if os.path.islink(path) else ""
+        target = f"a link: {os.readlink(path)} " if os.path.islink(path) else ""
         info = os.stat(path)
-        if not stat.S_ISREG(info.st_mode):
-            return target + _FOLDER
+        return target + (f"{info.st_mode:o} {_content(path, info)}" if stat.S_ISREG(info.st_mode) else _FOLDER)
+    except FileNotFoundError:
+        return _GONE
+    except OSError as error:
+        return f"{_UNREAD}{error.strerror}"
+
+
+def _content(path: str, info: os.stat_result) -> str:
+    """A checksum; of a file that root alone may read its size and the time of its content, which `cp -p` and `mv` keep."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
         with open(path, "rb") as stream:
-            digest = hashlib.blake2b()
             for chunk in iter(lambda: stream.read(1 << 20), b""):
                 digest.update(chunk)
-        return f"{target}{info.st_mode:o} {digest.hexdigest()[:32]}"
-    except OSError as error:
-        return _GONE if isinstance(error, FileNotFoundError) else f"unread: {error.strerror}"
+    except PermissionError:
+        return f"{info.st_size}-{info.st_mtime_ns}"
+    return digest.hexdigest()
 
 
 def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None, moment: float) -> str | None:
     """Why an undo waits: what it would replace, remove or put back is not what the step left. `moment`: of the step's end, for folders."""
     now = files_of(undo)
     by_hand = "put it right by hand"
+    unread = next((path for path, stands in now.items() if stands.startswith(_UNREAD)), None)
+    if unread is not None:
+        return f"what stands at {unread} is {now[unread]}; {by_hand}"
     if now and after is None and now != before:
         return f"it is not known what this step, which did not come to its end, and others did to {next(iter(now))}; {by_hand}"
     for back, path in _put_back(undo):
@@ -170,14 +177,19 @@ def _changed_at(path: str) -> float:
 
 
 def _put_back(undo: str) -> Iterator[tuple[str, str]]:
-    """Of each `mv`, `cp` and `rm` of an undo the kept copy, "" where there is none, and the file: as a program gets them, with the home."""
-    for line in undo.split("\n"):
+    """Of each `mv`, `cp` and `rm` of an undo the kept copy, "" where there is none, and the file."""
+    for words, paths in _with_paths(undo):
+        if words[0] in ("mv", "cp") and len(paths) == 2:
+            yield paths[0], paths[1]
+        elif words[0] == "rm":
+            yield from (("", path) for path in paths)
+
+
+def _with_paths(script: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The simple commands of a script, each with its operands as paths."""
+    for line in script.split("\n"):
         for words in _commands(line):
-            paths = [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
-            if words[0] in ("mv", "cp") and len(paths) == 2:
-                yield paths[0], paths[1]
-            elif words[0] == "rm":
-                yield from (("", path) for path in paths)
+            yield words, [inherited.in_home(word) for word in words[1:] if not word.startswith("-")]
 
 
 def _commands(line: str) -> Iterator[list[str]]:

@@ -202,7 +202,7 @@ BOOTED_IMAGE = Key[str]("booted-image")  # what OSTree or bootc booted, a name o
 # grub | systemd-boot | proxmox-boot-tool (systemd-boot, kept by that): where the running kernel has its parameters from
 BOOT_LOADER = Key[str]("boot-loader")
 KEEPING_OUT = Key[str]("keeping-out")  # the kernel's parameter by which nvidia is not loaded
-KEEPING_FILE = Key[str]("keeping-file")  # the file of modprobe by which nvidia is not loaded
+KEEPING_FILES = Key[tuple[str, ...]]("keeping-files")  # those of modprobe by which nvidia is not loaded
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
 UNIT_FILES = Key[tuple[Directive, ...]]("unit-files")  # of services, what decides on devices and /tmp

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import IO
 
 import msgspec
@@ -146,13 +147,11 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
     found.remarks += [f"{member}: {unpacking.LOST}" for member, content in sorted(found.members.items()) if unpacking.HOLE.search(content)]
-    packaged = sos.is_report(found.names) or must_gather.is_gather(found.names) or any(map(must_gather.is_bug_report, found.names))
-    for member, content in found.members.items() if packaged else ():
-        if not sos.wanted(member) and not must_gather.wanted(member) and _of_one_tool(content, ()) is not None:
-            found.remarks.append(f"{member} was not read: it lies beside a report of the whole machine.")
     if sos.is_report(found.names):
+        found.remarks += _passed_over(found)
         machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)
-    elif must_gather.is_gather(found.names) or any(must_gather.is_bug_report(member) for member in found.names):
+    elif must_gather.is_gather(found.names) or any(map(must_gather.is_bug_report, found.names)):
+        found.remarks += _passed_over(found)
         machines = must_gather.evidence(found.members, allowance, found.remarks)
     else:
         machines = _of_singles(found, allowance)
@@ -164,6 +163,13 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
         said = f" ({' '.join(remarks[:_REMARKS])}{more})" if remarks else ""
         raise BundleError(f"{name}: {len(found.names)} files, among them neither of: {known}{said}")
     return Opened(machines=machines)
+
+
+def _passed_over(found: unpacking.Unpacked) -> Iterator[str]:
+    """A remark on each tool's output that lies beside a report of the whole machine."""
+    for member, content in found.members.items():
+        if not sos.wanted(member) and not must_gather.wanted(member) and _of_one_tool(content, ()) is not None:
+            yield f"{member} was not read: it lies beside a report of the whole machine."
 
 
 def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tuple[Evidence, ...]:
