@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -30,6 +31,7 @@ from cudadoctor.report import fleet_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
 from cudadoctor.sources import fleet_files, inputs
+from tests.bug_reports import of_host
 from tests.command_line import host, run
 from tests.judging import KNOWLEDGE, report_of
 
@@ -589,3 +591,31 @@ def test_a_note_beside_a_recording_is_not_taken_apart() -> None:
     tracemalloc.stop()
     assert peak < 100_000
     assert fleet_files._is_no_note(fleet_files.Piece("x", body=b'{"schema": "cudadoctor.report/9"}'))
+
+
+def test_what_lies_in_a_folder_and_is_not_read_is_said(tmp_path: Path) -> None:
+    """A link is passed over only where what it leads to is read by its own name."""
+    folder, elsewhere = tmp_path / "reports", tmp_path / "elsewhere"
+    for path in (folder / "run-1", folder / "blobs", elsewhere):
+        path.mkdir(parents=True)
+    (folder / "run-1" / "a.json").write_bytes(report(HEALTHY, "n1"))
+    (folder / "latest").symlink_to("run-1")
+    (folder / "a.json").symlink_to("run-1/a.json")
+    whole = run("fleet", str(folder))
+    assert (whole.code, "Not read" in whole.out) == (0, False)
+    (folder / "notes.txt").write_text("mine")
+    noted = run("fleet", str(folder))
+    assert (noted.code, f"Not read in {folder}: notes.txt." in " ".join(noted.out.split())) == (0, True)
+    (folder / "blobs" / "8f7a").write_bytes(report(BROKEN, "n2"))
+    (folder / "b.json").symlink_to("blobs/8f7a")
+    (folder / "rack-2").symlink_to(elsewhere)
+    found = json.loads(run("fleet", str(folder), "--format", "json").out)
+    assert [one["source"] for one in found["missing"]] == [str(folder / "b.json"), str(folder / "rack-2")]
+    assert found["exit_code"] == 3
+
+
+def test_a_bug_report_in_a_folder_is_a_node(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(report(HEALTHY, "n1"))
+    (tmp_path / "nvidia-bug-report.log.gz").write_bytes(gzip.compress(of_host("gpu-fell-off-bus").encode()))
+    found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
+    assert (found["verdicts"], found["missing"]) == ({"broken": 1, "healthy": 1}, [])

@@ -170,3 +170,11 @@ def test_a_paragraph_that_only_speaks_of_a_message_does_not(text: str) -> None:
 def test_what_a_colon_introduces_is_the_writers_own_where_he_tells_of_himself_and_is_not_content(before: str, cause: str | None) -> None:
     found = "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationE"
     assert root(f"# flash-attn and torch 2.7\n\n{before}\n\n`{found}`\n\nUbuntu 24.04, torch 2.7.0, a wheel of 2.7.3.\n") == cause
+
+
+@pytest.mark.parametrize("ids", ["N/A  N/A      4121", "     4121"])
+def test_a_processs_name_in_nvidia_smis_table_is_its_users_choice(ids: str) -> None:
+    """Any user may call a program so."""
+    name = "Failed to initialize NVML: Driver/library version mismatch"
+    assert root(name) == "driver-version-mismatch"
+    assert root(f"|    0   {ids}      C   {name}     1MiB |") is None

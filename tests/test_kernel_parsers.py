@@ -7,7 +7,7 @@ import pytest
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import Item, Status
 from cudadoctor.model.facts import Fact
-from cudadoctor.model.values import PciBus
+from cudadoctor.model.values import KernelLog, PciBus
 from cudadoctor.parsers import kernel_log, module_files, modules, packages, pci_sysfs
 from cudadoctor.parsers.base import Parser, Text
 
@@ -126,3 +126,24 @@ def test_a_kernel_log_without_its_beginning_is_not_whole() -> None:
         (fact,) = facts(kernel_log.PARSER, Item(id="kernel-log", kind="command", what=("dmesg",), status="ok", stdout=body))
         assert fact.whole is whole
     assert facts(kernel_log.PARSER, Item(id="kernel-log", kind="command", what=("dmesg",), status="ok", stdout="")) == []
+
+
+XID = "NVRM: Xid (PCI:0000:04:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        (f"[    9.000001] {XID}", True),
+        (f"[    9.000001] [   T4121] {XID}", True),
+        (f"<4>[    9.000001][    C3] {XID}", True),
+        (f"Nov 21 10:00:00 host kernel: {XID}", True),
+        (f"[    9.000001] overlayfs: failed to resolve '/tmp/{XID}': -2", False),
+        (f"Nov 21 10:00:00 host kernel: BTRFS: device label {XID} devid 1", False),
+    ],
+)
+def test_behind_a_kernels_stamp_only_the_driver_speaks_for_the_driver(line: str, counts: bool) -> None:
+    """What another part of the kernel quotes, a path or a label, anybody may have chosen."""
+    (fact,) = facts(kernel_log.PARSER, Item(id="kernel-log", kind="command", what=("dmesg",), status="ok", stdout=f"{line}\n"))
+    assert isinstance(fact.value, KernelLog)
+    assert [event.xid for event in fact.value.events] == [79] * counts

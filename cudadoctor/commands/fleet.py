@@ -93,8 +93,8 @@ def _seen(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
         figures = Figures(nodes, less)
         slow = list(find(figures, before))
     missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
-    notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
-    found = paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
+    of_history = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
+    found = paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=(*reader.notes, *of_history))
     return Seen(found, nodes, lambda: heat(figures))
 
 

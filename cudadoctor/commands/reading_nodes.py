@@ -34,6 +34,7 @@ class Reader:
     def __init__(self, policy: Policy | None = None) -> None:
         self.policy = policy
         self._demands = tuple(one.text for one in policy.requirements) if policy is not None else ()
+        self.notes: list[str] = []  # on what was not read and nobody missed
         self._left = MOST_REPORTS
         self._ends = ExitStack()
         self._judge: Judge | None = None
@@ -58,7 +59,9 @@ class Reader:
     def _piece(self, piece: Piece) -> Found:
         from cudadoctor.fleet import nodes
 
-        if piece.why is not None:
+        if piece.note is not None:
+            self.notes.append(piece.note)
+        elif piece.why is not None:
             yield Missing(source=piece.source, why=piece.why)
         elif piece.body is not None:
             yield from (self._asked(one) for one in nodes.read(piece.source, piece.body))

@@ -52,6 +52,10 @@ _GAP = 3  # empty lines between the words that report a message and the message
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
 
 
+# A row of nvidia-smi's processes: its words are a program's name, which its user chose.
+_PROCESS = lazy(r"^\s{0,8}\|\s{1,8}\d{1,3}\s{1,8}(?:(?:N/A|\d{1,4})\s{1,8}){0,2}\d{1,8}\s{1,8}[CGM+]{1,5}\s.{1,200}(?:MiB|N/A)\s{0,4}\|")
+
+
 class Beside(NamedTuple):
     """The lines nearest to a line that are not empty, and whether empty ones stand between, or none at all."""
 
@@ -120,6 +124,8 @@ class InQuotes:
 
         `named`: somebody's words for a message, as a quotation is, and no form in which a program prints it.
         """
+        if _PROCESS.match(line):
+            return None
         # A line with one mark of code that another line ends begins output of several lines.
         opens = line.lstrip().startswith("`") and line.count("`") == (len(_FENCE) if line.lstrip().startswith(_FENCE) else 1)
         mark = opened(line, start) if line[start] not in _MARKS and not opens else None

@@ -41,6 +41,7 @@ _STAMP = lazy(
     r"\[ {0,8}(?:(\d{1,10}\.\d{1,9})|\+\d{1,8}\.\d{1,9}"  # seconds since boot; dmesg -H: seconds since the line before
     r"|[^\W\d][^\]\n]{3,30} \d\d:\d\d:\d\d \d{4}|[^\W\d]{3,4}\d{1,2} \d\d:\d\d)\] ?"  # dmesg -T: Wed Oct 25 20:27:35 2023; -H: Oct25 20:27
 )
+_CALLER = lazy(r"\[ {0,8}[TC]\d{1,8}\] ?")  # the thread or core that said it, where the kernel tells (CONFIG_PRINTK_CALLER)
 _HOST = lazy(r"(?:[^\s:]{1,80} )?kernel: ?")
 _LEAD = lazy(r"[ \t>|]{0,40}")
 _XID = lazy(r"\bXid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): {0,2}(\d{1,4})\b")
@@ -146,6 +147,8 @@ def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
     message, seconds = line[start:], seconds if stamp is None else stamp
     if not (trusted or prefixed or message.startswith("NVRM: ")):
         return None
+    if prefixed and "NVRM: " in message and not message.startswith("NVRM: "):
+        return None  # another part of the kernel quotes a path or a name, which a user chose
     if message[:1] == "(" and message[3:4] == ")":  # Xorg's log has the same stamp: [     6.573] (II) NVIDIA(0): ...
         return None
     xid = _XID.search(message) if "Xid (" in message else None
@@ -157,7 +160,7 @@ def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
 def _prefix(line: str) -> tuple[int, float | None, bool]:
     """Where the message begins, the seconds since boot, and whether something that only a kernel log prints stood before it."""
     place, seconds, prefixed = 0, None, False
-    for pattern in (_LEAD, _LEVEL, _DATE, _STAMP, _HOST, _STAMP):
+    for pattern in (_LEAD, _LEVEL, _DATE, _STAMP, _HOST, _STAMP, _CALLER):
         match = pattern.match(line, place)
         if match is None:
             continue

@@ -104,7 +104,7 @@ _PAST = lazy(r"^git (?:--no-pager )?(?:log|show|blame|annotate|diff|grep)\b")
 _SEARCH = lazy(r"^(?:e?grep|rg|ag|ack)\b[^|]*$")  # what a pipe hands on is no source
 _QUOTED = lazy(r"'[^']{0,400}'|\"[^\"]{0,400}\"")
 _PLACE = lazy(  # of what a search found in a source; a compiler's error in a log has a column too
-    rf"^(?!/etc/)(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{_SOURCES})[:-]\d{{1,6}}[:-](?!\d{{1,5}}: (?:fatal )?error: )"
+    rf"^(?!/etc/)(?:\./|/)?(?:[\w.+-]{{1,80}}/){{0,16}}[\w.+-]{{1,80}}\.(?:{_SOURCES})[:-](?!\d{{1,6}}[:-]\d{{1,5}}: (?:fatal )?error: )"
 )
 _COMMIT, _AUTHOR = lazy(r"^commit [0-9a-f]{7,64}\b"), lazy(r"^(?:Author|Merge): ")  # git log, with or without its prompt
 _OF_COMMIT = lazy(r"^(?:commit [0-9a-f]{7,40}\b|Merge: |Author: |Date: |diff --git |index |@@ |[ +-])")

@@ -1,4 +1,4 @@
-"""What `cudadoctor fleet` is given: reports as JSON (one, or one a line), recordings, and folders and archives of them.
+"""What `cudadoctor fleet` is given: reports as JSON (one, or one a line), recordings, bug reports, and folders and archives of them.
 
 Nothing that cannot be read ends the run: it becomes a sentence. What a piece means is decided elsewhere (fleet/nodes.py).
 """
@@ -13,11 +13,12 @@ import msgspec
 
 from cudadoctor.model.report import SCHEMA
 from cudadoctor.sources import inputs, recording
-from cudadoctor.sources.bundles import unpacking
+from cudadoctor.sources.bundles import must_gather, unpacking
 
 LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
 _PACKED = tuple(f"{report}.{packer}" for report in _REPORTS for packer in ("gz", "xz", "bz2", "zst"))  # not read, which is said
+_MOST_NAMED = 3  # files that were not read
 _NO_FILE = "a link, a pipe or a device, which is not followed: name it itself"
 _ARCHIVES = (
     ".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.zst", ".tzst", ".zip",
@@ -25,12 +26,13 @@ _ARCHIVES = (
 
 
 class Piece(NamedTuple):
-    """One thing that was found: reports as `body`, a recording as its path, or `why` there is nothing."""
+    """One thing that was found: reports as `body`, a recording or bug report as its path, or `why` there is nothing; a `note`."""
 
     source: str
     body: bytes | None = None
     recording: str | None = None
     why: str | None = None
+    note: str | None = None
 
 
 def pieces(paths: Iterable[str], stdin: IO[bytes]) -> Iterator[Piece]:
@@ -59,6 +61,7 @@ def _of_folder(path: str) -> Iterator[Piece]:
         yield Piece(path, why=f"{error.strerror}")
         return
     recordings: set[str] = set()  # and what lies in them
+    others: list[str] = []
     while waiting:
         folder = waiting.pop()
         if os.path.isfile(os.path.join(folder, recording.MEMBER)):
@@ -70,20 +73,38 @@ def _of_folder(path: str) -> Iterator[Piece]:
         except OSError as error:
             yield Piece(folder, why=f"{error.strerror}")
             continue
-        for entry in entries:
-            looks_like_one = _ends(entry.name, *_REPORTS, *_ARCHIVES, *_PACKED) and entry.name != recording.MEMBER
-            if not looks_like_one or entry.is_dir(follow_symlinks=False):
-                continue
-            if entry.is_file(follow_symlinks=False):
-                yield from (piece for piece in _of_file(entry.path) if not of_recording or _is_no_note(piece))
-            elif not os.path.realpath(entry.path).startswith(within) or not os.path.isfile(entry.path):  # `latest` is read by its own name
-                yield Piece(entry.path, why=_NO_FILE)
         below = [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) or entry.name == recording.MEMBER:
+                continue
+            if not entry.is_file(follow_symlinks=False):
+                if (_may_be_one(entry.name) or os.path.isdir(entry.path)) and not _is_read_itself(entry.path, within):
+                    yield Piece(entry.path, why=_NO_FILE)
+            elif _may_be_one(entry.name):
+                yield from (piece for piece in _of_file(entry.path) if not of_recording or _is_no_note(piece))
+            elif not of_recording:
+                others.append(os.path.relpath(entry.path, path))
         recordings.update(below if of_recording else ())
         waiting += below
+    if others:
+        named = ", ".join(others[:_MOST_NAMED]) + (f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else "")
+        yield Piece(path, note=f"Not read in {path}: {named}. The names of reports end in {', '.join(_REPORTS)}")
+
+
+def _may_be_one(name: str) -> bool:
+    return _ends(name, *_REPORTS, *_ARCHIVES, *_PACKED) or must_gather.is_bug_report(name)
+
+
+def _is_read_itself(link: str, within: str) -> bool:
+    """Whether what a link leads to is read by its own name, as `latest` is."""
+    target = os.path.realpath(link)
+    return target.startswith(within) and (os.path.isdir(target) or (os.path.isfile(target) and _may_be_one(os.path.basename(target))))
 
 
 def _of_file(path: str) -> Iterator[Piece]:
+    if must_gather.is_bug_report(path):
+        yield Piece(path, recording=path)
+        return
     try:
         content = inputs.of_path(path, lambda _: LARGEST)
         body = content.body
@@ -104,11 +125,11 @@ def _of_file(path: str) -> Iterator[Piece]:
         yield from [piece] if not recordings or _is_no_note(piece) else []
     there = frozenset(held.names)
     for name, target in held.links.items():
-        if _is_report(name) and target not in there:
+        if _is_report(name) and not (target in there and _is_report(target)):
             yield Piece(f"{path}:{name}", why=_NO_FILE)
     for name in held.names:
-        if _ends(name, *_PACKED, *_ARCHIVES):
-            yield Piece(f"{path}:{name}", why="packed once more: unpack it")
+        if _ends(name, *_PACKED, *_ARCHIVES) or must_gather.is_bug_report(name):
+            yield Piece(f"{path}:{name}", why="packed within an archive: unpack it")
     for remark in held.remarks:
         yield Piece(path, why=remark)
     if (

@@ -17,10 +17,12 @@ from cudadoctor.model.values import (
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
     HANGS,
+    KERNEL_LOG,
     NVIDIA_MODPROBE,
     NVML,
     PROCESSES,
     PYTHON,
+    SMI,
     SPACED_NAMES,
     Ladder,
     SpacedName,
@@ -70,6 +72,9 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
             "No message of this text is known: the possible causes rest on its words alone, likeliest first. "
             "Ask the machine before you change anything."
         )
+    smi = facts.value(SMI)
+    if judged.verdict == "healthy" and smi is not None and smi.failure is not None:
+        out.append(f'nvidia-smi failed ("{smi.failure.splitlines()[0]}"), and every GPU of this machine answered all the same.')
     out.extend(_of_bundle(facts, evidence, judged))
     out.extend(f"From the kernel log, of the past: {line}" for line in past)
     return tuple(out)
@@ -86,6 +91,8 @@ def _of_bundle(facts: Facts, evidence: Evidence, judged: Judged) -> list[str]:
     if diag is not None and diag.skipped:
         out.append(f"DCGM skipped {', '.join(diag.skipped[:6])}.")
     if evidence.bundle is not None and judged.verdict in ("healthy", "degraded"):
+        if facts.why_unknown(KERNEL_LOG) is not None:
+            out.append(f"No kernel log is in {evidence.bundle}: what the driver reported there (Xid) is not known.")
         out.append(f"{evidence.bundle} runs no CUDA program; `cudadoctor check` on the machine itself also tries kernels.")
     return out
 

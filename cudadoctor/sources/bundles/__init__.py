@@ -146,7 +146,9 @@ def _of_recording(name: str) -> bool:
 def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allowance) -> Opened:
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
-    found.remarks += [f"{member}: {unpacking.LOST}" for member, content in sorted(found.members.items()) if unpacking.HOLE.search(content)]
+    unpacking.follow_links(found, _wanted)
+    plain = (one for one in sorted(found.members.items()) if unpacking.head(one[1]) is None)
+    found.remarks += [f"{member}: {unpacking.LOST}" for member, content in plain if unpacking.HOLE.search(content)]
     if sos.is_report(found.names):
         found.remarks += _passed_over(found)
         machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)

@@ -40,6 +40,7 @@ _ABSENT = ("driver-version",)  # of which "does not exist" is knowledge about th
 
 
 _EMPTY = re.compile(r"\n*")
+_AGAIN = re.compile(rf"^{MARK}\s{{1,8}}{START}", re.MULTILINE)
 
 
 class Section(NamedTuple):
@@ -56,12 +57,20 @@ def is_report(content: bytes) -> bool:
 def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None, most: int = NARROWED) -> Evidence:
     found: dict[str, Item] = {}
     ranks: dict[str, tuple[bool, int, bool, bool]] = {}
+    others: list[Item] = []
     text = items.text_of(content, most)
+    again = _AGAIN.search(text, text.find(START) + 1)
+    if again is not None:
+        text = text[: again.start()]
+        remarks = (*remarks, "Another report follows in the same file and was not read: give each as a file of its own.")
     pieces = (item for section in sections(text) for item in _of_section(section))
     for item in islice(pieces, MOST):
         rank = _rank(item)  # of a large one it costs time
-        if item.id not in ranks or rank < ranks[item.id]:
-            found[item.id], ranks[item.id] = item, rank
+        is_better = item.id not in ranks or rank < ranks[item.id]
+        one, other = (item, found.get(item.id)) if is_better else (found[item.id], item)
+        found[item.id] = items.merged(one, other) if item.id == "kernel-log" and other is not None else one
+        ranks[item.id] = min(rank, ranks.get(item.id, rank))
+        others += [other] if other is not None else []
     # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
     may_be_debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
     if "modinfo" in found and may_be_debian and not (found["modinfo"].stdout or "").strip():
@@ -70,7 +79,9 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
         remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
     if next(pieces, None) is not None:
         remarks = (*remarks, f"Only the first {MOST} commands and files of the report were read.")
-    return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=node, remarks=remarks)
+    return Evidence(
+        items=(*found.values(), *items.contradicting(found.values(), others)), origin="recording", bundle=NAME, node=node, remarks=remarks
+    )
 
 
 def _rank(item: Item) -> tuple[bool, int, bool, bool]:

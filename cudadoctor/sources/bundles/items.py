@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from cudadoctor.model.evidence import Item
+import msgspec
+
+from cudadoctor.model.evidence import OUTPUT, Item
 from cudadoctor.sources.children import OUTPUT_LIMIT
 from cudadoctor.sources.decoding import LONG, NARROWED, decoded, narrow
 
@@ -22,6 +24,8 @@ _KERNEL_WORDS = (
 MOST_LINES = 50_000  # of such a log, at each end
 _PIECE = 1 << 20  # characters that are searched at a time: each line that is found costs memory
 _LINE = re.compile(r"[^\n]+")
+_DRIVER, _BOOTED = "NVRM: ", "Linux version "  # how the driver's lines begin, and the first of each boot
+_BESIDE = 1 << 20  # characters of one output that is read as a text
 
 
 def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_failed: bool = False) -> Item:
@@ -55,6 +59,44 @@ def kernel_log(*argv: str, text: str, excerpt: bool = False) -> Item:
     """A kernel log. Of a very long one, its lines about drivers, modules and the bus."""
     shortened = _telling(text) if len(text) > LOG_LIMIT else text
     return command("kernel-log", *argv, text=shortened, excerpt=excerpt or shortened is not text)
+
+
+def merged(log: Item, other: Item) -> Item:
+    """A log of the kernel with what another says of the same boot: the driver's lines that only that has, each before the next that both
+    have. The kernel's own buffer loses its beginning, and a journal goes on where the buffer was read.
+    """
+    own, added = (log.stdout or "").split("\n"), _of_last_boot(other.stdout or "")
+    places = {line[line.find(_DRIVER) :].rstrip(): place for place, line in enumerate(own) if _DRIVER in line}
+    before: dict[int, list[str]] = {}
+    waiting: list[str] = []
+    for line in lines(lines_with(added, _DRIVER)):
+        place = places.get(line[line.find(_DRIVER) :].rstrip())
+        if place is None:
+            waiting.append(line)
+        else:
+            before.setdefault(place, []).extend(waiting)
+            waiting = []
+    if not before and not waiting:
+        return log
+    whole = [one for place, line in enumerate(own) for one in (*before.get(place, ()), line)]
+    return msgspec.structs.replace(log, stdout="\n".join((*whole, *waiting)))
+
+
+def _of_last_boot(text: str) -> str:
+    """What a log says from the last start of the kernel on; all of one in which none started."""
+    return text[text.rfind("\n", 0, max(0, text.rfind(_BOOTED))) + 1 :]
+
+
+def beside(said: str) -> tuple[Item, ...]:
+    """What has no place of its own among the evidence, as a text: it shows what failed, and clears nothing."""
+    return (Item(id="text", kind="text", what=OUTPUT, status="ok", stdout=said, origin="text"),) if said.strip() else ()
+
+
+def contradicting(found: Iterable[Item], others: Iterable[Item]) -> tuple[Item, ...]:
+    """What nvidia-smi says where it failed once and answered at another time; `others` found no place, for one of the same id was there."""
+    asked = [item for item in (*found, *others) if item.id in ("nvidia-smi", "nvidia-smi-query")]
+    failed = [(item.stdout or "")[:_BESIDE] for item in asked if item.status == "failed"]
+    return beside("\n".join(failed)) if len(failed) < len(asked) else ()
 
 
 def _telling(text: str) -> str:

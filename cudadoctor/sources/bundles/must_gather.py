@@ -1,7 +1,7 @@
 """What the must-gather of NVIDIA's GPU operator collects: a bug report of each node with a running driver, and the logs of its pods.
 
-One node is one machine. Where a node has no bug report (its driver pod does not run) the logs and descriptions of its pods are all that
-speaks of it: they are read as a text, which shows what failed and clears nothing.
+One node is one machine. The logs and descriptions of its pods that are not ready are read as a text, which shows what failed and clears
+nothing. Where a node has no bug report (its driver pod does not run) they are all that speaks of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from cudadoctor.model.evidence import OUTPUT, Evidence, Item
+from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
 from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded, in_short
 from cudadoctor.sources.decoding import NARROWED
@@ -21,6 +21,8 @@ NAME = "GPU operator must-gather"
 _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
 _POD = re.compile(r"(?:^|/)gpu_operand_pod_(?P<pod>[\w.-]+?)\.(?P<kind>log|previous\.log|descr)$")
 _USAGE = re.compile(r"(?:^|/)gpu_device_usage_(?P<node>[\w.-]+)\.log$")
+_NODES = re.compile(r"(?:^|/)gpu_nodes\.status$")
+_NODE_LINE = re.compile(r"^(?!NAME\b)(?P<node>[a-z0-9][a-z0-9.-]{0,252}) .*$", re.MULTILINE)
 _MARKS = ("gpu_operand_pods.", "cluster_policy.", "gpu_operator_pod.", "gpu_nodes.")
 _NODE = re.compile(r"^Node:\s+(?P<node>[\w.-]+?)(?:/\S*)?$", re.MULTILINE)
 _NOT_READY = re.compile(
@@ -38,7 +40,7 @@ def is_gather(names: list[str]) -> bool:
 
 
 def wanted(name: str) -> bool:
-    return any(pattern.search(name) for pattern in (_REPORT, _POD, _USAGE))
+    return any(pattern.search(name) for pattern in (_REPORT, _POD, _USAGE, _NODES))
 
 
 def is_bug_report(name: str) -> bool:
@@ -50,13 +52,17 @@ def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
     reports = dict(islice(_reports(members, allowance, said), MOST_NODES))
     pods = _pods(members)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
-    nodes = sorted({*reports, *pods})
+    listed = {
+        match["node"]: match[0] for name in members if _NODES.search(name) for match in _NODE_LINE.finditer(items.text_of(members[name]))
+    }
+    nodes = sorted({*reports, *pods, *listed})
     count = max(len(nodes), sum(map(is_bug_report, members)))
     if count > MOST_NODES:
         said.append(f"{count} nodes are in it; the first {MOST_NODES} by name were read.")
         nodes = nodes[:MOST_NODES]
     remarks = in_short(said)
-    return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), remarks) for node in nodes)
+    said_of = {**{node: line for node, line in listed.items() if node not in reports}, **pods}
+    return tuple(_of_node(node, reports.get(node), said_of.get(node, ""), usage.get(node), remarks) for node in nodes)
 
 
 def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> Iterator[tuple[str, Evidence]]:
@@ -102,14 +108,16 @@ def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
     return {node: "\n".join(texts) for node, texts in by_node.items()}
 
 
-def _of_node(node: str, report: Evidence | None, pods: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
+def _of_node(node: str, report: Evidence | None, said: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
+    """`said`: by its pods that are not ready, else by the cluster of the node."""
+    text = items.beside(said)
     if report is None:
-        why = f"Node {node} has no bug report in the bundle; only the logs of its pods speak of it."
-        text = Item(id="text", kind="text", what=OUTPUT, status="ok", stdout=pods, origin="text")
-        return Evidence(items=(text,), origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
+        why = f"Node {node} has no bug report in the bundle; only the cluster and the logs of its pods speak of it."
+        return Evidence(items=text, origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
     table = _table(usage) if usage is not None else None
     more = () if table is None or any(item.id == "nvidia-smi" for item in report.items) else (table,)
-    return msgspec.structs.replace(report, items=(*report.items, *more), bundle=NAME, remarks=(*remarks, *report.remarks))
+    of_report = tuple(item for item in report.items if item.id != "text" or not text)
+    return msgspec.structs.replace(report, items=(*of_report, *more, *text), bundle=NAME, remarks=(*remarks, *report.remarks))
 
 
 def _table(usage: str) -> Item | None:

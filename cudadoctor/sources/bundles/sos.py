@@ -33,6 +33,10 @@ def _rpms(text: str) -> Item | None:
     return items.command("packages", "rpm", "-qa", text=names, excerpt=len(text) > items.LOG_LIMIT) if names.strip() else None
 
 
+def _smi(text: str) -> Item | None:
+    return items.command("nvidia-smi", "nvidia-smi", text=text, status_failed="| NVIDIA-SMI" not in text) if text.strip() else None
+
+
 def _smi_query(text: str) -> Item | None:
     return items.command("nvidia-smi-query", "nvidia-smi", "-q", text=text, status_failed="NVSMI LOG" not in text) if text.strip() else None
 
@@ -75,13 +79,14 @@ _PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
     (r"sos_commands/libraries/ldconfig_-p_-N_-X", _command("ldconfig", "ldconfig", "-p", "-N", "-X")),
     (r"sos_commands/dpkg/dpkg_-l", _command("packages", "dpkg", "-l")),
     (r"sos_commands/rpm/(?:sh_-c_)?rpm_--nodigest_-qa_--qf[^/]*sort_-V", _rpms),
-    (r"sos_commands/nvidia/nvidia-smi", _command("nvidia-smi", "nvidia-smi")),
+    (r"sos_commands/nvidia/nvidia-smi", _smi),
     (r"sos_commands/nvidia/nvidia-smi_-q", _smi_query),
     (r"sos_commands/nvidia/nvidia-smi_-q_-d_PERFORMANCE", _smi_query),
     (r"sos_commands/nvidia/nvidia-smi_nvlink_-s", _command("nvidia-smi-nvlink", "nvidia-smi", "nvlink", "-s", excerpt=True)),
 )
 _COMPILED = tuple((re.compile(path), make) for path, make in _PATHS)
-_ANY = re.compile(rf"(?:.{{0,300}}/)?(?:{'|'.join(path for path, _ in _PATHS)})")
+_TAILED = r"sos_strings/.{1,300}\.tailed"  # what a link stands for where sos kept the end of a long output
+_ANY = re.compile(rf"(?:.{{0,300}}/)?(?:{'|'.join((*(path for path, _ in _PATHS), _TAILED))})")
 
 
 def is_report(names: list[str]) -> bool:
@@ -96,25 +101,25 @@ def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str,
     """The archive as evidence of one machine. Only paths directly below the archive's folder count: it may hold copies of other systems."""
     root = _root(names)
     found: dict[str, Item] = {}
+    beside: list[Item] = []
     for pattern, make in _COMPILED:
         for name in sorted(members):
             if not name.startswith(root) or pattern.fullmatch(name[len(root) :]) is None:
                 continue
             item = make(items.text_of(members[name]))
-            if item is not None and _says_more(item, found.get(item.id)):
-                found[item.id] = item
+            before = found.get(item.id) if item is not None else None
+            if item is None or before is None:
+                found.update({item.id: item} if item is not None else {})
+            elif item.id == "kernel-log":
+                found[item.id] = items.merged(before, item)
+            else:
+                beside.append(item)
     host = _HOST.match(root)
     others = {name[: name.index(_MARK)] for name in names if _MARK in name} - {root}
     counts = root or "the archive itself"
     remarks += tuple(f"{other} was not read: of several reports the one in {counts} counts." for other in sorted(others))
-    return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=host["host"] if host else None, remarks=remarks)
-
-
-def _says_more(item: Item, before: Item | None) -> bool:
-    """Of several logs of the kernel the one with the most lines of the driver counts: the kernel's own buffer loses its beginning."""
-    if before is None or item.id != "kernel-log" or item.what[:1] not in (("dmesg",), ("journalctl",)):
-        return before is None
-    return (item.stdout or "").count("NVRM") > (before.stdout or "").count("NVRM")
+    whole = (*found.values(), *items.contradicting(found.values(), beside))
+    return Evidence(items=whole, origin="recording", bundle=NAME, node=host["host"] if host else None, remarks=remarks)
 
 
 def _root(names: list[str]) -> str:

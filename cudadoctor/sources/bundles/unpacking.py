@@ -28,8 +28,8 @@ from cudadoctor.sources import archives, inputs
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
 MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
-HOLE = re.compile(rb"\0{16}|\xff{16}")  # what stands in a file whose content was lost
-LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
+HOLE = re.compile(rb"\0{4}|\xff{4}| {600}|\n{200}")  # what stands in a file whose content was lost
+LOST = "A part of it is lost: a run of empty bytes (00, ff, blanks or ends of lines) stands there."
 _MOST_SAID = 40  # remarks of one archive
 MAX_MEMBER = 64 * MIB  # bytes kept of one member
 MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
@@ -40,6 +40,8 @@ RATIO_FROM = 128 * MIB
 MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
 MAX_CPU = 20  # seconds of CPU time to unpack one, with all that is packed within it
 MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4 GiB of; the highest of its levels takes 65 MiB
+_MOST_LINKS = 8  # from a link to what it leads to
+_LONGEST_LINK = 4096  # characters
 _CHUNK = 1 << 20
 _PACKED = 1 << 16
 _TAR_AT = 257  # where a tar's header says "ustar"
@@ -237,20 +239,24 @@ def unpacked(
 
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
-    """The same of a bundle that somebody has unpacked. Links are not followed."""
+    """The same of a bundle that somebody has unpacked. Links lead to what lies in it and was read, and nowhere else."""
     found, waiting, entered = Unpacked({}, []), [path], 0
     while waiting:
         entered += 1
+        here = waiting.pop()
         try:
-            entries = sorted(os.scandir(waiting.pop()), key=lambda entry: entry.name)
-        except OSError:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError as error:
+            found.remarks.append(f"{os.path.relpath(here, path)}: {error.strerror}; not read.")
             continue
         if max(entered, len(found.names) + len(entries)) > MAX_MEMBERS:
             raise BundleError(f"more than {MAX_MEMBERS} files; not read")
         for entry in entries:
+            inner = os.path.relpath(entry.path, path).replace(os.sep, "/")
+            if entry.is_symlink():
+                found.links[inner] = _beside(inner, os.readlink(entry.path))
             if not entry.is_file(follow_symlinks=False):
                 continue
-            inner = os.path.relpath(entry.path, path).replace(os.sep, "/")
             found.names.append(inner)
             if wanted(inner):
                 try:
@@ -260,6 +266,19 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
                     found.remarks.append(f"{inner}: {error.strerror}; not read.")
         waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
     return found
+
+
+def follow_links(found: Unpacked, wanted: Callable[[str], bool]) -> None:
+    """Give each wanted link the content of the member that it leads to, over several links too; say which leads to none that was read."""
+    for name in filter(wanted, found.links):
+        target = found.links[name]
+        for _ in range(_MOST_LINKS):
+            target = found.links.get(target, target)
+        if target in found.members:
+            found.members[name] = found.members[target]
+            found.names.append(name)
+        else:
+            found.remarks.append(f"{name} was not read: it is a link to what was not read either.")
 
 
 # ---------------------------------------------------------------- one kind each
@@ -290,7 +309,12 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
 
 def _led_to(name: str, member: tarfile.TarInfo) -> str:
     """A hard link names a member, a symbolic one a place beside its own."""
-    return plain_name(member.linkname if member.islnk() else posixpath.join(posixpath.dirname(name), member.linkname))
+    return plain_name(member.linkname) if member.islnk() else _beside(name, member.linkname)
+
+
+def _beside(name: str, target: str) -> str:
+    """The name of what a symbolic link leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), plain_name(target)))
 
 
 def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance) -> Unpacked:
@@ -307,7 +331,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
     for member in members:
         name = plain_name(member.filename)
         if (member.external_attr >> 16) & 0o170000 not in (0, 0o100000):
-            found.links[name] = ""
+            found.links[name] = _beside(name, _target(archive, member, allowance))
             continue
         found.names.append(name)
         if not wanted(name):
@@ -326,6 +350,15 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
         except (*_DAMAGED, BundleError, RuntimeError) as error:
             found.remarks.append(f"{name} is damaged ({archives.what_is_wrong(error)}); not read.")
     return found
+
+
+def _target(archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: Allowance) -> str:
+    """Where a link of a zip leads, which is its content."""
+    try:
+        with archive.open(member) as stream:
+            return os.fsdecode(_Counted(stream, allowance).read(_LONGEST_LINK))
+    except (*_DAMAGED, RuntimeError):
+        return ""
 
 
 def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
