@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,12 +138,35 @@ def test_a_link_that_comes_after_the_look_is_not_followed(folder: Path, tmp_path
             use()
 
 
-def test_lines_that_are_none_are_passed_over(folder: Path) -> None:
+def test_parts_of_lines_are_passed_over(folder: Path) -> None:
     journal.write(entry())
     with (folder / journal.NAME).open("ab") as stream:
-        stream.write(b'{"run": "2"}\n\xff\xfe\n[]\n{"run":')
+        stream.write(b'\xff\xfe\n{"run":')
     journal.write(entry(run="3"))
     assert [found.run for found in journal.read()] == ["1", "3"]
+
+
+def test_behind_a_line_that_another_release_wrote_nothing_is_undone(folder: Path) -> None:
+    """What it did is not known, and an older run must not be taken back before it."""
+    journal.write(entry())
+    line = (folder / journal.NAME).read_bytes()
+    for other in (line.replace(b'"run":', b'"more":1,"run":'), b'{"run": "2"}\n'):
+        (folder / journal.NAME).write_bytes(line + other)
+        with pytest.raises(JournalError, match="is no entry of this release"):
+            journal.read()
+
+
+def test_a_program_that_outlasts_the_doctor_keeps_others_out(folder: Path) -> None:
+    with journal.alone() as lock:
+        child = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    try:
+        with pytest.raises(JournalError, match="at this moment"), journal.alone():
+            pass
+    finally:
+        child.kill()
+        child.wait()
+    with journal.alone():
+        pass
 
 
 def test_the_last_run_is_undone_backwards_without_what_was_undone() -> None:

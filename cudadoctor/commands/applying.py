@@ -90,7 +90,7 @@ def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) ->
         raise StoppedError(f"Nothing is carried out: {why}.")
     held = _held(report)
     doer = _Doer(report.prescription.cause, asking, dry=dry)
-    with contextlib.nullcontext() if dry else _alone():
+    with contextlib.nullcontext() if dry else _alone() as doer.lock:
         for planned in planning.plan(report.prescription, report, os.environ, held):
             if planned.step.id or planned.step.verify != CHECK_AGAIN:  # that is done at the end in any case
                 doer.go(planned)
@@ -98,13 +98,13 @@ def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) ->
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> Iterator[int]:
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(journal.alone())
+            lock = held.enter_context(journal.alone())
         except journal.JournalError as error:
             raise StoppedError(f"Nothing was run: {error}.") from error
-        yield
+        yield lock
 
 
 def _held(report: Report) -> str | None:
@@ -119,6 +119,7 @@ class _Doer:
         self.cause, self.asking, self.dry = cause, asking, dry
         self.run = f"{journal.now()}-{os.getpid()}"
         self.acted = False
+        self.lock: int | None = None  # the journal's
         self.removed: tuple[str, ...] = ()  # by the step that is asked about
 
     def go(self, planned: Planned) -> None:
@@ -163,7 +164,7 @@ class _Doer:
         entry = self._entry(planned) if changes else None
         self._note(entry, step, "begun")
         try:
-            code = applying.run(step.shell or "", self.removed)
+            code = applying.run(step.shell or "", self.removed, lock=self.lock if entry is not None and entry.python else None)
             failed = f"it ended with {code}" if code else _unverified(step)
         except applying.RefusedError as error:
             self._note(entry, step, "failed")
@@ -298,13 +299,19 @@ def undo(
         why = interpreters.refusal(python)
         if why is not None:
             raise StoppedError(f"Nothing was run: {one_line(f'{python} {why}')}; name it with --python if it may be.")
-    with contextlib.nullcontext() if dry else _alone():
-        taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
+    with contextlib.nullcontext() if dry else _alone() as lock:
+        taken = [_take_back(entry, knowledge, asking, dry=dry, render=render, lock=lock) for entry in left]
     return exit_codes.HEALTHY if all(taken) else exit_codes.UNDECIDED
 
 
 def _take_back(
-    entry: journal.Entry, knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]
+    entry: journal.Entry,
+    knowledge: Knowledge,
+    asking: Asking,
+    *,
+    dry: bool,
+    render: Callable[[journal.Entry], str | None],
+    lock: int | None = None,
 ) -> bool:
     """Whether nothing of this step is left. StoppedError where an earlier step must not be taken back before this one is."""
     way = python_packages.back_to(entry.python, entry.packages, entry.packages_after, entry.tool) if entry.python else None
@@ -320,30 +327,42 @@ def _take_back(
         return (command == "" and not by_hand) or entry.state == "failed"
     for line in command.split("\n"):
         _say(one_line(line), indent=6)
+    if entry.python and entry.packages_after is None:
+        _say("This step did not come to its end: what was installed or removed since, by whomever, is taken back with it.")
     if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
         _say("Would run." if dry else "Not done.")
         return False
-    refused = applying.refused_file(entry.values) or applying.changed_since(command, entry.files, entry.files_after, entry.time)
+    refused = applying.refused_file(entry.values) or applying.changed_since(command, entry.files, entry.files_after)
     if refused is None and terminal.unread():
         refused = "nobody reads what is shown"
     if refused is not None:
         raise StoppedError(f"Nothing was run: {one_line(refused)}.")
     _write(entry, "Nothing was run:")  # what cannot be noted afterwards must not begin
+    code = _undone(command, entry, lock)
+    _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
+    _write(_changed(entry, "kept" if code or by_hand else "undone"), "The undo ran, and")
+    return code == 0 and not by_hand
+
+
+def _undone(command: str, entry: journal.Entry, lock: int | None) -> int:
+    """The exit code. StoppedError where it was not all done, but for a step that was not either."""
     try:
-        code = applying.run(command, installs=False)
+        code = applying.run(command, installs=False, lock=lock if entry.python else None)
     except applying.RefusedError as error:
         before = "Stopped, and done in part" if error.begun else "Nothing was run"
         raise StoppedError(f"{before}: {one_line(str(error))}.") from error
     except (KeyboardInterrupt, SystemExit) as end:
         raise StoppedError("Interrupted: this undo may be done in part; cudadoctor fix --undo goes on with it.", _code(end)) from None
     if code and entry.state == "done":
-        raise StoppedError(f"Failed: it ended with {code}.")
+        part = " The lines before the one that failed were run; cudadoctor fix --undo goes on with it." if "\n" in command else ""
+        raise StoppedError(f"Failed: it ended with {code}.{part}")
+    torn = python_packages.torn(entry.python) if entry.python and not code else ()
+    if torn:
+        raise StoppedError(f"Done, but files of {', '.join(map(one_line, torn))} are gone: install it again (--force-reinstall --no-deps).")
     stayed = applying.not_put_back(command) if not code else None
     if stayed is not None:
         raise StoppedError(f"Failed: {one_line(stayed)} is still there, so it was not put back. Look at it yourself.")
-    _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
-    _write(_changed(entry, "kept" if code or by_hand else "undone"), "The undo ran, and")
-    return code == 0 and not by_hand
+    return code
 
 
 def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:
@@ -353,8 +372,11 @@ def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:
 
 
 def _kind_of(entry: journal.Entry, knowledge: Knowledge) -> str:
-    """The kind of its step; of another version's step, whose number may be another's today, one that --yes does not name."""
+    """The kind of its step; one that --yes does not name of another version's step, whose number may be another's today, and of one of
+    which nobody knows what it did to the packages and what others did since."""
     name, _, number = entry.step.partition("/")
+    if entry.python and entry.packages_after is None:
+        return "destructive"
     recipe = knowledge.recipes.get(name)
     if entry.version != __version__ or recipe is None or not (number.isdecimal() and 1 <= int(number) <= len(recipe.steps)):
         return "destructive"

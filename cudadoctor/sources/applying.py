@@ -38,10 +38,10 @@ _ZYPPER_BLOCK = re.compile(
 _DNF_BLOCK = re.compile(r"^(?:Removing(?: [a-z ]{3,40})?|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
 _DNF_OBSOLETES = re.compile(r"^ +replacing +(\S+)", re.MULTILINE)
 _INSTALLERS = re.compile(
-    r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
+    r"(?i)(?:https?|ftp|all|no)_proxy|(?:conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
+    r"|(?:pip|uv)_(?!(?:target|prefix|root|user|python|project_environment|system_python)$)\w+"  # none that leads to another environment
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
-_CLOCKS = 1.0  # seconds by which a file system's clock may be ahead of ours
 _AT_HOME = re.compile(r"\$HOME\b")
 _UNKNOWN = re.compile(r"[$`*?\[\\]")
 _OF_SHELL = re.compile(r"(?:if|for|while|case|!|command|ulimit|umask|type|export|unset)\s|[A-Za-z_]\w{0,100}=")  # which no program is
@@ -96,9 +96,10 @@ def _copies(shell: str) -> Iterator[str]:
 
 
 def files_of(undo: str) -> dict[str, str]:
-    """What stands at each place that an undo replaces, removes or takes a copy from: a checksum of a file with its rights, also of one that
-    a link leads to."""
-    return {path: _stands_at(path) for pair in _put_back(undo) for path in pair if path and not _UNKNOWN.search(path)}
+    """What stands at each place that an undo replaces, removes, edits or takes a copy from: a checksum of a file with its rights, also of
+    one that a link leads to."""
+    places = (*(path for pair in _put_back(undo) for path in pair), *_edited(undo))
+    return {path: _stands_at(path) for path in places if path and not _UNKNOWN.search(path)}
 
 
 def _stands_at(path: str) -> str:
@@ -124,8 +125,8 @@ def _content(path: str, info: os.stat_result) -> str:
     return digest.hexdigest()
 
 
-def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None, moment: float) -> str | None:
-    """Why an undo waits: what it would replace, remove or put back is not what the step left. `moment`: of the step's end, for folders."""
+def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> str | None:
+    """Why an undo waits: what it would replace, remove, edit or put back is not what the step left."""
     now = files_of(undo)
     by_hand = "put it right by hand"
     unread = next((path for path, stands in now.items() if stands.startswith(_UNREAD)), None)
@@ -133,14 +134,14 @@ def changed_since(undo: str, before: Mapping[str, str] | None, after: Mapping[st
         return f"what stands at {unread} is {now[unread]}; {by_hand}"
     if now and after is None and now != before:
         return f"it is not known what this step, which did not come to its end, and others did to {next(iter(now))}; {by_hand}"
+    edited = next((path for path in _edited(undo) if now.get(path) != (after or {}).get(path)), None)
+    if edited is not None:
+        return f"{edited} was changed after this step, so its line may be another by now; {by_hand}"
     for back, path in _put_back(undo):
         if after is not None and now.get(path) != after.get(path):
             return f"{path} was changed after this step, and the undo would throw that away; {by_hand}"
         if back and (after is None or now.get(back) != after.get(back) or _differs(now.get(back), (before or {}).get(path, _GONE))):
             return f"{back} is not {path} as it was before this step, so it is not put back; {by_hand}"
-        newer = next((one for one in _all_in(path) if _changed_at(one) > moment + _CLOCKS), None) if os.path.isdir(path) else None
-        if newer is not None:
-            return f"{newer} came, or was changed, after this step, and the undo would throw that away; {by_hand}"
     return None
 
 
@@ -156,26 +157,6 @@ def not_put_back(undo: str) -> str | None:
     return next((back for back, _ in _put_back(undo) if back and os.path.lexists(back)), None)
 
 
-def _all_in(path: str) -> Iterator[str]:
-    """What is in a folder. Byte code is written whenever a program runs, and is nobody's work."""
-    for folder, inner, files in os.walk(path):
-        inner[:] = [name for name in inner if name != "__pycache__"]
-        yield from (os.path.join(folder, name) for name in (*files, *inner) if not name.endswith(".pyc"))
-
-
-def _changed_at(path: str) -> float:
-    """When a file was written, or came to its place. A folder came to it where it was moved there: its content is older then. One in which
-    __pycache__ was made has new content.
-    """
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return 0.0
-    if stat.S_ISDIR(found.st_mode):
-        return found.st_ctime if found.st_ctime > found.st_mtime + _CLOCKS else 0.0
-    return max(found.st_mtime, found.st_ctime)
-
-
 def _put_back(undo: str) -> Iterator[tuple[str, str]]:
     """Of each `mv`, `cp` and `rm` of an undo the kept copy, "" where there is none, and the file."""
     for words, paths in _with_paths(undo):
@@ -183,6 +164,11 @@ def _put_back(undo: str) -> Iterator[tuple[str, str]]:
             yield paths[0], paths[1]
         elif words[0] == "rm":
             yield from (("", path) for path in paths)
+
+
+def _edited(undo: str) -> Iterator[str]:
+    """The files in which an undo changes lines."""
+    return (paths[-1] for words, paths in _with_paths(undo) if words[0] == "sed" and paths and any(word.startswith("-i") for word in words))
 
 
 def _with_paths(script: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -244,10 +230,11 @@ def _lines(script: str) -> list[str]:
     return [script] if any(_SETS(line) and "&&" not in line for line in lines) else lines
 
 
-def run(script: str, removed: Collection[str] | None = None, *, installs: bool = True) -> int:
+def run(script: str, removed: Collection[str] | None = None, *, installs: bool = True, lock: int | None = None) -> int:
     """Every line until one fails. `removed`: what the person was told that the package manager removes; where the lines before it (new
     lists, another repository) make it more, a line is not run. None: whatever it removes was asked for. `installs`: a line may bring the
-    program of one behind it. The exit code of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
+    program of one behind it. `lock`: the journal's, which the programs hold too: they may outlast a doctor that was killed. The exit code
+    of the last one that ran. KeyboardInterrupt or SystemExit once its program has ended.
 
     RefusedError: one of the lines may not be run, or cannot be started.
     """
@@ -266,7 +253,7 @@ def run(script: str, removed: Collection[str] | None = None, *, installs: bool =
             why = f"after the lines before it `{line}` would remove or downgrade {', '.join(sorted(more)[:8])}; it was not run"
             raise RefusedError(why, begun=True)
         try:
-            code = _run(argv)
+            code = _run(argv, lock)
         except OSError as error:
             raise RefusedError(f"{argv[0]} cannot be started: {error.strerror}", begun=number > 0) from error
         if code != 0:
@@ -274,11 +261,11 @@ def run(script: str, removed: Collection[str] | None = None, *, installs: bool =
     return 0
 
 
-def _run(argv: list[str]) -> int:
+def _run(argv: list[str], lock: int | None) -> int:
     """The terminal sends Ctrl-C and its own end to the program too. It may still have to put something right, so it is waited for; the
     signal that ends the doctor alone is not handed on, for half a transaction of packages is worse than a whole one."""
     variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.handed_on("sh")}
-    process = subprocess.Popen(argv, cwd="/", env=variables)
+    process = subprocess.Popen(argv, cwd="/", env=variables, pass_fds=() if lock is None else (lock,))
     ended: list[BaseException] = []
     while True:
         try:

@@ -77,8 +77,10 @@ def read() -> tuple[Entry, ...]:
         try:
             if b"\\u0000" not in line:  # no path and no word of a command holds it
                 found.append(msgspec.json.decode(line, type=Entry))
+        except msgspec.ValidationError as error:  # an older run may be undone only where all that came later is known
+            raise JournalError(f"{NAME}: a line is no entry of this release ({error}); what it did is not known") from error
         except msgspec.DecodeError:
-            continue  # the last line of a full disk, another version's, or the first one that is read in part
+            continue  # a part of a line: the last one of a full disk, or the first one that is read
     return tuple(found)
 
 
@@ -91,8 +93,9 @@ def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Within this block no other process carries steps out or undoes them. JournalError where one does."""
+def alone() -> Iterator[int]:
+    """Within this block no other process carries steps out or undoes them: while anybody holds the descriptor that it gives. JournalError
+    where one does."""
     import fcntl
 
     with _opened(os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
@@ -102,7 +105,7 @@ def alone() -> Iterator[None]:
             raise JournalError("another cudadoctor carries steps out, or undoes them, at this moment") from None
         held = os.dup(descriptor)
     try:
-        yield
+        yield held
     finally:
         os.close(held)
 

@@ -13,13 +13,24 @@ from cudadoctor.sources import children, inherited, trust
 
 # The folders that pip itself installs into: what stands elsewhere on sys.path is not pip's to change.
 _LIST = """
-import importlib.metadata as metadata, json, site, sys, sysconfig
+import importlib.metadata as metadata, json, re, site, sys, sysconfig
 own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] + [site.getusersitepackages()] * bool(site.ENABLE_USER_SITE)
 found = {}
 for one in metadata.distributions(path=[path for path in dict.fromkeys(sys.path) if path in own]):
     if one.metadata["Name"]:
         origin = one.read_text("direct_url.json")
-        found.setdefault(one.metadata["Name"], "@ " + json.loads(origin)["url"] if origin else one.version)
+        name = re.sub("[-_.]+", "-", one.metadata["Name"]).lower()  # PEP 503: releases spell it differently
+        found.setdefault(name, "@ " + json.loads(origin)["url"] if origin else one.version)
+print(json.dumps(found))
+"""
+# The packages of which files are gone: two packages may own the same ones. Byte code is written anew.
+_TORN = """
+import importlib.metadata as metadata, json, os, re, sysconfig
+own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+found = {}
+for one in metadata.distributions(path=list(own)):
+    if any(not str(file).endswith(".pyc") and not os.path.lexists(file.locate()) for file in one.files or ()):
+        found[one.metadata["Name"]] = one.version
 print(json.dumps(found))
 """
 _PATIENCE = 30.0  # seconds
@@ -50,7 +61,16 @@ def changed_by(script: str) -> tuple[str, str] | None:
 
 def installed(python: str) -> dict[str, str] | None:
     """Name to version, of what pip may change; None where it cannot be asked."""
-    done = children.asked([python, "-c", _LIST], inherited.environment(), _PATIENCE) if trust.refusal(python) is None else None
+    return _asked(python, _LIST)
+
+
+def torn(python: str) -> tuple[str, ...]:
+    """The packages of which files are gone, name==version."""
+    return pins(_asked(python, _TORN)) or ()
+
+
+def _asked(python: str, script: str) -> dict[str, str] | None:
+    done = children.asked([python, "-c", script], inherited.environment(), _PATIENCE) if trust.refusal(python) is None else None
     try:
         found = json.loads(done.stdout) if done is not None else None
     except ValueError:
@@ -97,6 +117,8 @@ def back_to(python: str, before: Sequence[str] | None, after: Sequence[str] | No
     for name, version in known.items():
         own = _INDEX.fullmatch(version) if name in _OF_PYTORCH else None
         of_index.setdefault(f" --index-url {_INDEXES}{own['name']}" if own is not None else "", []).append(f"{name}=={version}")
-    lines = [f"{install} --no-deps{index} {' '.join(map(shlex.quote, some))}" for index, some in sorted(of_index.items())]
-    lines += [f"{uninstall} {' '.join(added)}"] if added else []  # last: what cannot come back stops it before anything goes
-    return Way("\n".join(lines), by_hand)
+    back = [f"--no-deps{index} {' '.join(map(shlex.quote, some))}" for index, some in sorted(of_index.items())]
+    # What cannot come back stops it before anything goes; what goes goes first, for it may own the same files.
+    tries = [f"{install} --dry-run {one}" for one in back] if added else []
+    goes = [f"{uninstall} {' '.join(added)}"] if added else []
+    return Way("\n".join((*tries, *goes, *(f"{install} {one}" for one in back))), by_hand)
