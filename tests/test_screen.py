@@ -208,8 +208,21 @@ def test_a_quote_of_several_lines_has_no_gaps_between_them() -> None:
 @pytest.mark.parametrize(
     "what", ["-", "NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has the version 535.161.07."]
 )
-def test_what_was_piped_or_typed_is_not_asked_for_a_second_time(what: str) -> None:
+def test_of_what_was_piped_or_typed_all_steps_are_shown_with_its_own_values(what: str) -> None:
+    """The cause's page would show those of any machine."""
     piped = b"NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has the version 535.161.07.\n"
-    last = run("explain", what, stdin=piped).out.splitlines()[-1].split()
-    assert last == ["cudadoctor", "explain", "driver-version-mismatch"]
-    assert "Fix on" in run(*last[1:]).out
+    lines = run("explain", what, stdin=piped).out.splitlines()
+    last = lines[-1].split()
+    assert (lines[-3], last) == ("All of it, with the same text:", ["cudadoctor", "explain", "-v", "-"])
+    assert "550.54.15" in run(*last[1:], stdin=piped).out.partition("Fix")[2]
+
+
+def test_a_step_that_is_only_for_some_does_not_stand_for_the_cure() -> None:
+    text = (
+        b"Error! Bad return status for module build on kernel: 6.14.0-35-generic (x86_64)\nnvidia-drm-drv.c:748:22: error: no member named 'date'\n"
+        b"01:00.0 VGA compatible controller: NVIDIA Corporation GP106 [GeForce GTX 1060 6GB] (rev a1)\nUbuntu 24.04.3 LTS\n"
+        b"nvidia/470.256.02: added\n"
+    )
+    out = run("explain", "-", stdin=text).out
+    assert "Fix, step 2 of " in out
+    assert out.splitlines()[-1].strip().startswith("sudo ubuntu-drivers install nvidia:")

@@ -22,6 +22,7 @@ from cudadoctor.report.page import Style
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
+    from cudadoctor.report import screen
     from cudadoctor.sources.bundles import Opened
     from cudadoctor.within.asking import Judge
 
@@ -140,22 +141,20 @@ def _text(
     whole = text.render(report, knowledge, style)
     if style.verbose or screen.fits(whole, style):
         return whole, report.exit_code
-    more = _more(what, report, knowledge)
-    return screen.render(report, knowledge, style, screen.Commands(more, more, more)), report.exit_code
+    return screen.render(report, knowledge, style, _more(what, report)), report.exit_code
 
 
-def _more(what: str, report: Report, knowledge: Knowledge) -> str:
-    """The command that shows all. What was piped or typed is not there a second time: of that the cause's page, for the text's system."""
+def _more(what: str, report: Report) -> screen.Commands:
+    """What shows all. What was piped or typed has to be given once more."""
+    from cudadoctor.report import screen
+
     if what != "-" and _is_path(what):
-        return f"{terminal.called()} explain -v {_typed(what)}"
-    shown = report.diagnosis
-    named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
-    if named is None:
-        return f"{terminal.called()} check"
-    from cudadoctor.prescribe import distribution
-
-    system = (report.machine.distribution or "").replace(" ", "-")
-    return f"{terminal.called()} explain {named}{f' --distro {system}' if distribution.known_word(system, knowledge) else ''}"
+        more, given = f"{terminal.called()} explain -v {_typed(what)}", ""
+    elif report.diagnosis.root is None and not report.diagnosis.suspects:
+        more, given = f"{terminal.called()} check", ""
+    else:
+        more, given = f"{terminal.called()} explain -v -", ", with the same text"
+    return screen.Commands(more, more, more, given=given)
 
 
 def _json(value: Report | Explanation) -> str:

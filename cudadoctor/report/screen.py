@@ -49,6 +49,7 @@ class Commands(NamedTuple):
     for_admin: str = "cudadoctor fix --for-admin"
     apply: str = ""
     doctor: str = "cudadoctor"  # how the program is started
+    given: str = ""  # what the commands that show more have to be given
 
 
 def fits(whole: str, style: Style) -> bool:
@@ -245,17 +246,19 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
         return
     if what.no_software_fix is not None:
         yield _shortened(style, what.no_software_fix, 4)
-    step, several = what.steps[0], len(what.steps) > 1
+    step, several = words.first_step(what) or what.steps[0], len(what.steps) > 1
     runs = words.first_command(what) is not None
     kind = f" ({words.KINDS[step.kind]})" if runs and step.kind is not None else ""
     head = "Instead" if what.no_software_fix is not None else "Fix"
-    yield _shortened(style, f"{head}{f', step 1 of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4)
+    yield _shortened(
+        style, f"{head}{f', step {what.steps.index(step) + 1} of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4
+    )
     if runs and step.verify and "\n" not in step.verify:
         yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
     if runs and step.shell is not None:
         applies = f"; do them: {commands.apply}" if commands.apply else ""
         rows = f"; all rows: {commands.whole}" if commands.steps != commands.whole else ""
-        yield Block(_prose(style, f"All steps: {commands.steps}{applies}{rows}", "dim"), 1)
+        yield Block(_prose(style, f"All steps: {commands.steps}{commands.given}{applies}{rows}", "dim"), 1)
         yield Block("\n" + _raw(style, step.shell, "cyan", indent=4))
     else:
         yield Block(_more(style, commands.for_admin if step.who == "administrator" else commands.steps, commands))
@@ -264,7 +267,14 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
 def _more(style: Style, command: str, commands: Commands) -> str:
     """A command, next to the prompt; before it how to see everything, where that is another one."""
     word = "All rows" if " check" in commands.whole else "More"
-    before = _prose(style, f"{word}: {commands.whole}", "dim") if command != commands.whole else ""
+    before = (
+        f"{word}: {commands.whole}{commands.given}"
+        if command != commands.whole
+        else f"All of it{commands.given}:"
+        if commands.given
+        else ""
+    )
+    before = _prose(style, before, "dim") if before else ""
     return before + "\n" + _raw(style, command, "cyan", indent=4)
 
 
