@@ -282,11 +282,35 @@ def test_equal_things_stay_equal_and_different_ones_differ() -> None:
         "docker run --gpus all -p 8888:8888 -u 1000 nvidia/cuda:12.4.1-base nvidia-smi", "undefined symbol: _ZNKSt10moneypunctIcLb0EE16do_x",
         "wget -c https://developer.download.nvidia.com/compute/cuda/12.4.1/local_installers/cuda_12.4.1_550.54.15_linux.run",
         "auth: pam_unix(sudo:auth): authentication failure; logname=", "module verification failed: signature and/or required key missing",
+        r"PCI\VEN_10DE HKLM\SOFTWARE\NVIDIA NT AUTHORITY\SYSTEM BUILTIN\Users ROOT\CIMV2", r"C:\Windows\System32\nvcuda.dll",
         "driver 580.159.04, CUDA 13.0, 2026-11-21 10:00:00.123456", "bind 127.0.0.1:8080", "RuntimeError: CUDA error: invalid device ordinal",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_secret_stays(line: str) -> None:
     assert out(redact(items_of(text=f"{line}\n")), "text") == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [
+        (r"schtasks /create /ru ACME\karla.b /tn x", "karla.b"),
+        (r"Owner : ACME\hmeier", "hmeier"),
+        ("Account Name:\t\thmeier", "hmeier"),
+        ("Account Domain:\t\tACMECORP", "ACMECORP"),
+        ("Computer Name:   DESKTOP-KBRANDT7", "DESKTOP-KBRANDT7"),
+        ("<Computer>DESKTOP-KBRANDT7</Computer>", "DESKTOP-KBRANDT7"),
+        ("<Data Name='WorkstationName'>WS-HMEIER</Data>", "WS-HMEIER"),
+        (r"LOGONSERVER=\\DC-ACME1", "DC-ACME1"),
+        ("Connected to dgxacme07 (10.1.2.3) port 22", "dgxacme07"),
+        ("nodeName: dgxacme07", "dgxacme07"),
+        ("git config user.name 'Hans Meier'", "Hans Meier"),
+        ("Chassis Serial Number   XYZABCDEF", "XYZABCDEF"),
+        ("ID_SERIAL_SHORT=SNABCDEFGH", "SNABCDEFGH"),
+        ("stripe sk_live_51HabcdEFGHijkl", "51HabcdEFGHijkl"),
+    ],
+)
+def test_where_windows_and_services_print_a_name_or_a_key(line: str, private: str) -> None:
+    assert private not in out(redact(items_of(text=f"{line}\n")), "text")
 
 
 def test_the_variables_of_a_build_stay_in_a_text() -> None:
