@@ -9,7 +9,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.discourse import is_prose, speech_of
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
-from tests.pasted import report
+from tests.pasted import report, root
 
 SPEECH = speech_of(load())
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
@@ -225,3 +225,23 @@ def test_the_report_that_comfyui_writes_holds_the_message() -> None:
     found = report(text.format("The paging file is too small for this operation to complete. (os error 1455)")).diagnosis.root
     assert found is not None
     assert found.cause == "windows-page-file-too-small"
+
+
+def test_lines_that_one_program_begins_alike_are_its_log_and_no_document() -> None:
+    """As bitsandbytes told why it found no library, in whole sentences."""
+    text = """
+The following directories listed in your path were found to be non-existent: /home/ada/share/info
+CUDA SETUP: PyTorch settings found: CUDA_VERSION=124, Highest Compute Capability: 7.5.
+CUDA SETUP: To manually override the PyTorch CUDA version please see the guide of this library
+CUDA SETUP: Required library version not found: libbitsandbytes_cuda124.so. Maybe you need to compile it from source?
+CUDA SETUP: Defaulting to the library for the processor, which knows no GPU at all
+
+CUDA SETUP: CUDA detection failed! Possible reasons:
+You need to manually override the PyTorch CUDA version. Please see the guide
+The driver is not installed on this computer
+The toolkit is not installed on this computer
+There are several libraries that contradict each other
+The library was not compiled for this release of CUDA
+"""
+    assert root(text) == "framework-cuda-libs-missing"
+    assert root(text.replace("CUDA SETUP: ", "")) is None

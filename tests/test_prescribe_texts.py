@@ -317,3 +317,13 @@ def test_the_interpreter_that_was_called_is_the_one_that_gets_the_packages(calle
     assert prescription is not None
     found = [step.shell for step in prescription.steps if step.shell and "pip install" in step.shell]
     assert [printed is not None and (shell or "").startswith(printed) for shell in found] == ([True] if printed is not None else [])
+
+
+def test_in_wsl_no_package_of_linux_brings_libcuda() -> None:
+    text = "Linux version 5.15.167.4-microsoft-standard-WSL2\nUbuntu 22.04.4 LTS\nRuntimeError: Found no NVIDIA driver on your system. Please check\n"
+    steps = report(text).prescription
+    assert steps is not None
+    assert not any("libnvidia-compute" in step.text for step in steps.steps)
+    outside = report(text.replace("-microsoft-standard-WSL2", "")).prescription
+    assert outside is not None
+    assert any("libnvidia-compute" in step.text for step in outside.steps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +35,7 @@ _LONGEST_TITLE = 160
 _LONGEST_DOCUMENT = 200  # lines of what is more likely written than printed
 # What only the log of one run has: a time, a process by its number, a frame of a traceback, a step of BuildKit, an error of pytest, a rank
 # of PyTorch, tqdm's bar, a whole version.
+_HEADED, _OF_ONE = lazy(r"([A-Z][A-Z_ ]{3,30}): "), 3  # how one program begins its lines; so many are a log
 _OF_A_RUN = lazy(
     r"\b\d\d:\d\d:\d\d\b|^\s{0,8}\[ {0,6}\d{1,8}\.\d{3,6}\]|\w\[\d{2,7}\]: |\bpid[ =:]{1,2}\d{2,7}\b|\bFile \"/"
     r"|^#\d{1,4} \d{1,6}\.\d|^E {3,20}\S|^\[rank\d{1,5}\]:|\d%\|[^|\n]{0,80}\| |\b\d{1,4}\.\d{1,4}\.\d"
@@ -242,7 +244,8 @@ class Speech:
         shown = {*messages, *_fenced(lines)}
         told = _told_lines(lines, said._replace(prose={at: line for at, line in said.prose.items() if at not in shown}))
         forms = {re.sub(r"\d+", "0", line) for line in told}  # of a log many are alike
-        return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines))
+        headed = Counter(found[1] for line in lines if (found := _HEADED.match(line)) is not None)
+        return len(forms) >= _LEAST and not any(map(_OF_A_RUN.search, lines)) and max(headed.values(), default=0) < _OF_ONE
 
     def asks_nothing_of_now(self, lines: Sequence[str]) -> bool:
         """Whether the writer plans, teaches or is curious, and meets nothing himself."""
