@@ -327,3 +327,17 @@ def test_in_wsl_no_package_of_linux_brings_libcuda() -> None:
     outside = report(text.replace("-microsoft-standard-WSL2", "")).prescription
     assert outside is not None
     assert any("libnvidia-compute" in step.text for step in outside.steps)
+
+
+def test_fabric_manager_is_of_the_drivers_packages_where_no_driver_answers() -> None:
+    text = (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n"
+        "Unit nvidia-fabricmanager.service could not be found.\nUbuntu 24.04.2 LTS\n"
+        "ii  nvidia-driver-575-server-open  575.57.08-0ubuntu0.24.04.2  amd64\nii  nvidia-dkms-575-server-open  {}  amd64\n"
+    )
+    same = report(text.format("575.57.08-0ubuntu0.24.04.2")).prescription
+    assert same is not None
+    assert any("nvidia-fabricmanager-575" in (step.shell or "") for step in same.steps)
+    other = report(text.format("575.64.03-0ubuntu0.24.04.1")).prescription
+    assert other is not None
+    assert not any("575.57.08" in f"{step.text}{step.shell}" for step in other.steps)

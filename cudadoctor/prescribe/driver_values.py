@@ -328,9 +328,10 @@ def fabric_manager(case: Case) -> Found:
     archive and NVIDIA's for Debian and Ubuntu put the branch behind the name (nvidia-fabricmanager-580).
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/, https://packages.ubuntu.com/source/resolute/fabric-manager-580
     """
-    version = loaded_version(case)
+    version = loaded_version(case) or _installed_version(case)
     if version is None:
         return
+    yield "driver_version", version
     branch = version.split(".")[0]
     if case.system.family in ("debian", "ubuntu"):
         installed = next((one.name for one in case.packages if one.name.startswith("nvidia-fabricmanager")), None)
@@ -348,6 +349,15 @@ def fabric_manager(case: Case) -> Found:
         yield "fabric_manager_words", f"version {version}"
 
 
+def _installed_version(case: Case) -> str | None:
+    """The version that all packages of the driver share, which is the loaded one's unless they were updated since."""
+    named = [one for one in case.packages if case.forms["packages"]["linux-driver"].match(one.name) and one.version is not None]
+    found = {_RELEASE.split(str(one.version))[0].rpartition(":")[2] for one in named}
+    version = found.pop() if len(found) == 1 else None
+    return version if version is not None and case.knowledge.placeholder_forms["driver_version"].fullmatch(version) else None
+
+
+_RELEASE = lazy(r"[-~+]")  # behind the version, in a package's
 _OF_UBUNTU = lazy(r"(?P<part>nvidia-(?:driver|headless|utils))-(?P<branch>\d{3})(?:-server)?(?P<open>-open)?")
 
 
