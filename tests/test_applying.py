@@ -742,7 +742,7 @@ def test_what_a_step_that_was_killed_did_is_taken_back_only_where_a_person_agree
     """Since then the user may have installed a package: the journal cannot tell."""
     python = python_of(scratch)
     at = {"run": "1", "time": 1.0, "cause": "x", "number": 1, "values": {}, "version": __version__}
-    begun = journal.Entry(**at, step="install-numba/1", python=python, tool="pip", packages=state_of(python), state="begun")  # type: ignore[arg-type]
+    begun = journal.Entry(**at, step="install-numba-cuda/1", python=python, tool="pip", packages=state_of(python), state="begun")  # type: ignore[arg-type]
     journal.write(begun)
     package(scratch, "mine", "1.0")
     assert undo() == 3

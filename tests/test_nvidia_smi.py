@@ -11,6 +11,7 @@ from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import Smi
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.nvidia_smi import PARSER
+from tests.judging import report_of
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "parsers" / "nvidia_smi"
 FAILED = (
@@ -242,3 +243,9 @@ def test_a_listed_gpu_whose_line_was_removed_is_only_missing() -> None:
 )
 def test_strange_texts_do_not_raise(body: str) -> None:
     facts(body)
+
+
+def test_where_all_computes_a_failure_of_nvidia_smi_is_not_passed_over() -> None:
+    report = report_of("h200-nvidia-smi-shim")
+    assert report.verdict == "healthy"
+    assert any(note.startswith('nvidia-smi failed ("Unable to determine the device handle') for note in report.notes)
