@@ -830,6 +830,15 @@ def test_a_listing_beside_a_report_of_the_machine_is_not_passed_over() -> None:
     assert any("x/smi.txt was not read: it lies beside a report" in remark for remark in machine.remarks)
 
 
+def test_a_bug_report_within_a_report_of_sos_is_named() -> None:
+    files = sos_of("h200-healthy")
+    root = next(iter(files)).partition("/")[0]
+    files[f"{root}/sos_commands/nvidia/nvidia-bug-report.log.gz"] = gzip.compress(of_host("gpu-fell-off-bus").encode())
+    report = of(_tar(files, "w:gz"))
+    assert report.verdict == "undecided"
+    assert any("nvidia-bug-report.log.gz was not read: it lies beside a report" in note for note in report.notes)
+
+
 def test_of_two_reports_of_sos_one_is_read_and_the_other_named() -> None:
     files = sos_of("h200-healthy")
     other = {name.replace("sosreport-gpu-7", "sosreport-gpu-8"): content for name, content in files.items()}

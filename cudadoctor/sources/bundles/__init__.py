@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 import msgspec
@@ -150,10 +150,10 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
     plain = (one for one in sorted(found.members.items()) if unpacking.head(one[1]) is None)
     found.remarks += [f"{member}: {unpacking.LOST}" for member, content in plain if unpacking.HOLE.search(content)]
     if sos.is_report(found.names):
-        found.remarks += _passed_over(found)
+        found.remarks += _passed_over(found, sos.wanted)
         machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)
     elif must_gather.is_gather(found.names) or any(map(must_gather.is_bug_report, found.names)):
-        found.remarks += _passed_over(found)
+        found.remarks += _passed_over(found, must_gather.wanted)
         machines = must_gather.evidence(found.members, allowance, found.remarks)
     else:
         machines = _of_singles(found, allowance)
@@ -167,10 +167,10 @@ def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allow
     return Opened(machines=machines)
 
 
-def _passed_over(found: unpacking.Unpacked) -> Iterator[str]:
-    """A remark on each tool's output that lies beside a report of the whole machine."""
+def _passed_over(found: unpacking.Unpacked, reads: Callable[[str], bool]) -> Iterator[str]:
+    """A remark on each tool's output, and each report of another kind, that lies beside a report of the whole machine."""
     for member, content in found.members.items():
-        if not sos.wanted(member) and not must_gather.wanted(member) and _of_one_tool(content, ()) is not None:
+        if not reads(member) and (must_gather.is_bug_report(member) or _of_one_tool(content, ()) is not None):
             yield f"{member} was not read: it lies beside a report of the whole machine."
 
 
