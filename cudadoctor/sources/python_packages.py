@@ -34,6 +34,7 @@ for one in metadata.distributions(path=list(own)):
 print(json.dumps(found))
 """
 _PATIENCE = 30.0  # seconds
+_SIGNS = re.compile(r"[-_.]+")  # PEP 503: one and the same in a name
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+!-]{0,80}")
 _INDEX = re.compile(r"[\w.!-]{1,60}\+(?P<name>cpu|cu\d{2,3}|rocm\d\.\d(?:\.\d)?|xpu)")  # PyTorch's wheels are named after their index
@@ -85,9 +86,13 @@ def pins(packages: Mapping[str, str] | None) -> tuple[str, ...] | None:
 
 
 def _unpinned(found: Sequence[str]) -> dict[str, str] | None:
-    """Name to version, or to `@ ` and an address; None where one is no such line."""
+    """Name to version, or to `@ ` and an address; None where one is no such line. An older journal has the names as releases spell them."""
     pairs = [line.partition(" @ " if " @ " in line else "==") for line in found]
-    out = {name: f"@ {rest}" if sign == " @ " else rest for name, sign, rest in pairs if sign and _NAME.fullmatch(name)}
+    out = {
+        _SIGNS.sub("-", name).lower(): f"@ {rest}" if sign == " @ " else rest
+        for name, sign, rest in pairs
+        if sign and _NAME.fullmatch(name)
+    }
     return out if len(out) == len(found) else None
 
 
