@@ -639,8 +639,9 @@ def state_of(python: str) -> tuple[str, ...]:
 
 def test_packages_come_back_as_they_were(scratch: Path) -> None:
     python = python_of(scratch)
+    package(scratch, "pip", "24.0")
     before = state_of(python)
-    assert before == ("numba==0.62.1", "numpy==2.3.1", "oldest==1.0")
+    assert before == ("numba==0.62.1", "numpy==2.3.1", "oldest==1.0", "pip==24.0")
     assert way(python, before) == ""
     package(scratch, "numpy", "2.4.0")
     package(scratch, "added", "3.0")
@@ -653,11 +654,15 @@ def test_packages_come_back_as_they_were(scratch: Path) -> None:
         f"{quoted} -m pip uninstall -y added",
         f"{quoted} -m pip install {back}",
     ]
+    package(scratch, "pip", "22.0.2")  # which has no --dry-run
+    assert "--dry-run" not in (way(python, before, state_of(python)) or "--dry-run")
+    package(scratch, "pip", "24.0")
     assert f"uv pip uninstall --python {quoted} added" in (way(python, before, tool="uv") or "")
 
 
 def test_what_the_user_changed_since_is_the_users(scratch: Path) -> None:
     python = python_of(scratch)
+    package(scratch, "pip", "24.0")
     before = state_of(python)
     package(scratch, "numpy", "2.4.0")
     package(scratch, "added", "3.0")
@@ -1059,11 +1064,13 @@ def ago(path: Path, seconds: float = 1e7) -> None:
 
 def test_a_folder_that_a_step_made_is_moved_aside_with_what_came_into_it(tmp_path: Path) -> None:
     folder = tmp_path / "gpu-env"
-    undo = f"mv -T {folder} {folder}.undone"
-    assert apply(step(f"mkdir {folder}", undo=undo))
-    (folder / "thesis").write_text("years of work")
-    assert undone(undo)
-    assert (tmp_path / "gpu-env.undone" / "thesis").read_text() == "years of work"
+    undo = f"mv --backup=numbered -T {folder} {folder}.undone"
+    for name in ("thesis", "letters"):
+        assert apply(step(f"mkdir {folder}", undo=undo))
+        (folder / name).write_text("years of work")
+        assert undone(undo)
+    assert (tmp_path / "gpu-env.undone.~1~" / "thesis").read_text() == "years of work"
+    assert (tmp_path / "gpu-env.undone" / "letters").read_text() == "years of work"
     assert not any("rm -r" in (one.undo or "") for recipe in KNOWLEDGE.recipes.values() for one in recipe.steps)
 
 

@@ -282,7 +282,8 @@ def test_equal_things_stay_equal_and_different_ones_differ() -> None:
         "docker run --gpus all -p 8888:8888 -u 1000 nvidia/cuda:12.4.1-base nvidia-smi", "undefined symbol: _ZNKSt10moneypunctIcLb0EE16do_x",
         "wget -c https://developer.download.nvidia.com/compute/cuda/12.4.1/local_installers/cuda_12.4.1_550.54.15_linux.run",
         "auth: pam_unix(sudo:auth): authentication failure; logname=", "module verification failed: signature and/or required key missing",
-        r"PCI\VEN_10DE HKLM\SOFTWARE\NVIDIA NT AUTHORITY\SYSTEM BUILTIN\Users ROOT\CIMV2", r"C:\Windows\System32\nvcuda.dll",
+        r"PCI\VEN_10DE HKLM\SOFTWARE\NVIDIA NT AUTHORITY\SYSTEM BUILTIN\Users ROOT\CIMV2", r'{"msg":"ERROR\nnvidia-container-cli: initialization error"}', r"Driver Model WDDM\TCC, VIDEO\nvlddmkm",
+        "Connected to NVML (550.54.15)", r"C:\Windows\System32\nvcuda.dll",
         "driver 580.159.04, CUDA 13.0, 2026-11-21 10:00:00.123456", "bind 127.0.0.1:8080", "RuntimeError: CUDA error: invalid device ordinal",
     ],
 )  # fmt: skip

@@ -346,6 +346,7 @@ def _take_back(
 
 def _undone(command: str, entry: journal.Entry, lock: int | None) -> int:
     """The exit code. StoppedError where it was not all done, but for a step that was not either."""
+    torn_before = python_packages.torn(entry.python) if entry.python else ()
     try:
         code = applying.run(command, installs=False, lock=lock if entry.python else None)
     except applying.RefusedError as error:
@@ -356,7 +357,7 @@ def _undone(command: str, entry: journal.Entry, lock: int | None) -> int:
     if code and entry.state == "done":
         part = " The lines before the one that failed were run; cudadoctor fix --undo goes on with it." if "\n" in command else ""
         raise StoppedError(f"Failed: it ended with {code}.{part}")
-    torn = python_packages.torn(entry.python) if entry.python and not code else ()
+    torn = [one for one in python_packages.torn(entry.python) if one not in torn_before] if entry.python and not code else ()
     if torn:
         raise StoppedError(f"Done, but files of {', '.join(map(one_line, torn))} are gone: install it again (--force-reinstall --no-deps).")
     stayed = applying.not_put_back(command) if not code else None

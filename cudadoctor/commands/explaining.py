@@ -141,19 +141,20 @@ def _text(
     whole = text.render(report, knowledge, style)
     if style.verbose or screen.fits(whole, style):
         return whole, report.exit_code
-    return screen.render(report, knowledge, style, _more(what, report)), report.exit_code
+    return screen.render(report, knowledge, style, _more(what, report, distro)), report.exit_code
 
 
-def _more(what: str, report: Report) -> screen.Commands:
+def _more(what: str, report: Report, distro: str | None) -> screen.Commands:
     """What shows all. What was piped or typed has to be given once more."""
     from cudadoctor.report import screen
 
+    asked = f" --distro {_typed(distro)}" if distro is not None else ""
     if what != "-" and _is_path(what):
-        more, given = f"{terminal.called()} explain -v {_typed(what)}", ""
+        more, given = f"{terminal.called()} explain -v{asked} {_typed(what)}", ""
     elif report.diagnosis.root is None and not report.diagnosis.suspects:
         more, given = f"{terminal.called()} check", ""
     else:
-        more, given = f"{terminal.called()} explain -v -", ", with the same text"
+        more, given = f"{terminal.called()} explain -v{asked} -", ", with the same text"
     return screen.Commands(more, more, more, given=given)
 
 

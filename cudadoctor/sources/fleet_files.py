@@ -98,7 +98,9 @@ def _may_be_one(name: str) -> bool:
 def _is_read_itself(link: str, within: str) -> bool:
     """Whether what a link leads to is read by its own name, as `latest` is."""
     target = os.path.realpath(link)
-    return target.startswith(within) and (os.path.isdir(target) or (os.path.isfile(target) and _may_be_one(os.path.basename(target))))
+    return os.path.join(target, "").startswith(within) and (
+        os.path.isdir(target) or (os.path.isfile(target) and _may_be_one(os.path.basename(target)))
+    )
 
 
 def _of_file(path: str) -> Iterator[Piece]:

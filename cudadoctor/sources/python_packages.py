@@ -29,11 +29,12 @@ import importlib.metadata as metadata, json, os, re, sysconfig
 own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 found = {}
 for one in metadata.distributions(path=list(own)):
-    if any(not str(file).endswith(".pyc") and not os.path.lexists(file.locate()) for file in one.files or ()):
+    if one.read_text("RECORD") and any(not str(file).endswith(".pyc") and not os.path.lexists(file.locate()) for file in one.files or ()):
         found[one.metadata["Name"]] = one.version
 print(json.dumps(found))
 """
 _PATIENCE = 30.0  # seconds
+_FIRST_TO_TRY = (22, 2)  # the pip that has --dry-run
 _SIGNS = re.compile(r"[-_.]+")  # PEP 503: one and the same in a name
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+!-]{0,80}")
@@ -96,6 +97,10 @@ def _unpinned(found: Sequence[str]) -> dict[str, str] | None:
     return out if len(out) == len(found) else None
 
 
+def _major_minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
 class Way(NamedTuple):
     """How packages come back: commands, nothing where all is as it was; and what no command brings back."""
 
@@ -124,6 +129,7 @@ def back_to(python: str, before: Sequence[str] | None, after: Sequence[str] | No
         of_index.setdefault(f" --index-url {_INDEXES}{own['name']}" if own is not None else "", []).append(f"{name}=={version}")
     back = [f"--no-deps{index} {' '.join(map(shlex.quote, some))}" for index, some in sorted(of_index.items())]
     # What cannot come back stops it before anything goes; what goes goes first, for it may own the same files.
-    tries = [f"{install} --dry-run {one}" for one in back] if added else []
+    can_try = tool == "uv" or _major_minor(now.get("pip", "")) >= _FIRST_TO_TRY
+    tries = [f"{install} --dry-run {one}" for one in back] if added and can_try else []
     goes = [f"{uninstall} {' '.join(added)}"] if added else []
     return Way("\n".join((*tries, *goes, *(f"{install} {one}" for one in back))), by_hand)

@@ -146,12 +146,12 @@ def _of_recording(name: str) -> bool:
 def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allowance) -> Opened:
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
-    unpacking.follow_links(found, _wanted)
+    links = unpacking.follow_links(found, _wanted)
     plain = (one for one in sorted(found.members.items()) if unpacking.head(one[1]) is None)
     found.remarks += [f"{member}: {unpacking.LOST}" for member, content in plain if unpacking.HOLE.search(content)]
     if sos.is_report(found.names):
         found.remarks += _passed_over(found, sos.wanted)
-        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks)),)
+        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, unpacking.in_short(found.remarks), links),)
     elif must_gather.is_gather(found.names) or any(map(must_gather.is_bug_report, found.names)):
         found.remarks += _passed_over(found, must_gather.wanted)
         machines = must_gather.evidence(found.members, allowance, found.remarks)

@@ -68,7 +68,7 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
         rank = _rank(item)  # of a large one it costs time
         is_better = item.id not in ranks or rank < ranks[item.id]
         one, other = (item, found.get(item.id)) if is_better else (found[item.id], item)
-        found[item.id] = items.merged(one, other) if item.id == "kernel-log" and other is not None else one
+        found[item.id] = one
         ranks[item.id] = min(rank, ranks.get(item.id, rank))
         others += [other] if other is not None else []
     # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
@@ -79,6 +79,8 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
         remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
     if next(pieces, None) is not None:
         remarks = (*remarks, f"Only the first {MOST} commands and files of the report were read.")
+    if "kernel-log" in found:
+        found["kernel-log"] = items.merged([found["kernel-log"], *(one for one in others if one.id == "kernel-log")])
     return Evidence(
         items=(*found.values(), *items.contradicting(found.values(), others)), origin="recording", bundle=NAME, node=node, remarks=remarks
     )
@@ -203,6 +205,6 @@ def _of_scan(body: str) -> Iterator[Item]:
     """What was filtered from the journal of this boot, for the case that dmesg was refused."""
     mark = _JOURNAL.search(body)
     end = _OTHER_LOG.search(body, mark.end()) if mark is not None else None
-    found = items.lines_with(body[mark.end() : end.start() if end is not None else None], " kernel: ") if mark is not None else ""
+    found = items.of_kernel(body[mark.end() : end.start() if end is not None else None]) if mark is not None else ""
     if found:
         yield items.kernel_log("journalctl", "-b", "-0", text=found, excerpt=True)

@@ -24,7 +24,9 @@ _KERNEL_WORDS = (
 MOST_LINES = 50_000  # of such a log, at each end
 _PIECE = 1 << 20  # characters that are searched at a time: each line that is found costs memory
 _LINE = re.compile(r"[^\n]+")
-_DRIVER, _BOOTED = "NVRM: ", "Linux version "  # how the driver's lines begin, and the first of each boot
+_OF_DRIVERS = ("NVRM", "nvidia", "NVIDIA", "nouveau", "AER:", "pcieport", "blocked for more than", "vfio-pci")
+_BY_KERNEL = re.compile(r"[^:\n]{0,40}\d\d:\d\d:\d\d\S{0,24} \S{1,255} kernel: ")
+_STAMPS = re.compile(rf"\s{{0,8}}(?:{_BY_KERNEL.pattern})?(?:<\d{{1,3}}>)?(?:\[[^\]\n]{{1,40}}\] ?){{0,2}}")
 _BESIDE = 1 << 20  # characters of one output that is read as a text
 
 
@@ -61,30 +63,37 @@ def kernel_log(*argv: str, text: str, excerpt: bool = False) -> Item:
     return command("kernel-log", *argv, text=shortened, excerpt=excerpt or shortened is not text)
 
 
-def merged(log: Item, other: Item) -> Item:
-    """A log of the kernel with what another says of the same boot: the driver's lines that only that has, each before the next that both
-    have. The kernel's own buffer loses its beginning, and a journal goes on where the buffer was read.
+def merged(logs: list[Item]) -> Item:
+    """The first of several logs of one boot with what only the others say: their lines about drivers and the bus, each before the next that
+    both have. The kernel's own buffer loses its beginning, and a journal goes on where the buffer was read.
     """
-    own, added = (log.stdout or "").split("\n"), _of_last_boot(other.stdout or "")
-    places = {line[line.find(_DRIVER) :].rstrip(): place for place, line in enumerate(own) if _DRIVER in line}
+    own = (logs[0].stdout or "").split("\n")
+    places = {_message(line): place for place, line in enumerate(own)}
     before: dict[int, list[str]] = {}
     waiting: list[str] = []
-    for line in lines(lines_with(added, _DRIVER)):
-        place = places.get(line[line.find(_DRIVER) :].rstrip())
+    for line in lines("\n".join(lines_with(log.stdout or "", *_OF_DRIVERS) for log in logs[1:])):
+        place = places.get(_message(line))
         if place is None:
             waiting.append(line)
-        else:
+        elif waiting:
             before.setdefault(place, []).extend(waiting)
             waiting = []
     if not before and not waiting:
-        return log
+        return logs[0]
     whole = [one for place, line in enumerate(own) for one in (*before.get(place, ()), line)]
-    return msgspec.structs.replace(log, stdout="\n".join((*whole, *waiting)))
+    return msgspec.structs.replace(logs[0], stdout="\n".join((*whole, *waiting)))
 
 
-def _of_last_boot(text: str) -> str:
-    """What a log says from the last start of the kernel on; all of one in which none started."""
-    return text[text.rfind("\n", 0, max(0, text.rfind(_BOOTED))) + 1 :]
+def _message(line: str) -> str:
+    """What was said, without the stamps before it."""
+    return _STAMPS.sub("", line).strip()
+
+
+def of_kernel(text: str) -> str:
+    """The kernel's lines of a log that holds everybody's, by their speaker: what a program says of the kernel is its user's choice."""
+    return "".join(
+        f"{line}\n" for line in lines(lines_with(text, " kernel: ", "\n-- ")) if line.startswith("-- ") or _BY_KERNEL.match(line)
+    )
 
 
 def beside(said: str) -> tuple[Item, ...]:

@@ -7,7 +7,7 @@ nothing. Where a node has no bug report (its driver pod does not run) they are a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -22,11 +22,14 @@ _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(
 _POD = re.compile(r"(?:^|/)gpu_operand_pod_(?P<pod>[\w.-]+?)\.(?P<kind>log|previous\.log|descr)$")
 _USAGE = re.compile(r"(?:^|/)gpu_device_usage_(?P<node>[\w.-]+)\.log$")
 _NODES = re.compile(r"(?:^|/)gpu_nodes\.status$")
-_NODE_LINE = re.compile(r"^(?!NAME\b)(?P<node>[a-z0-9][a-z0-9.-]{0,252}) .*$", re.MULTILINE)
+_NODE_LINE = re.compile(r"^(?P<node>[a-z0-9][a-z0-9.-]{0,252}) .*$", re.MULTILINE)
 _MARKS = ("gpu_operand_pods.", "cluster_policy.", "gpu_operator_pod.", "gpu_nodes.")
 _NODE = re.compile(r"^Node:\s+(?P<node>[\w.-]+?)(?:/\S*)?$", re.MULTILINE)
 _NOT_READY = re.compile(
     r"^[ \t]{1,40}(?:Ready:\s{1,40}False|Reason:\s{1,40}(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull))", re.MULTILINE
+)
+_FAILS = re.compile(  # now, not at its last start
+    r"^[ \t]{1,40}State:[^\n]{0,80}\n[ \t]{1,40}Reason:\s{1,40}(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull)", re.MULTILINE
 )
 _POD_LIMIT = 1 << 20  # bytes kept of the end of one pod's log, and of the beginning of its description
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
@@ -50,18 +53,17 @@ def is_bug_report(name: str) -> bool:
 def evidence(members: Mapping[str, bytes], allowance: Allowance, said: list[str]) -> tuple[Evidence, ...]:
     """One piece of evidence for each node, in the order of their names. What could not be read is added to what is `said`."""
     reports = dict(islice(_reports(members, allowance, said), MOST_NODES))
-    pods = _pods(members)
+    pods = _pods(members, reports)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
-    listed = {
-        match["node"]: match[0] for name in members if _NODES.search(name) for match in _NODE_LINE.finditer(items.text_of(members[name]))
-    }
+    known = {node.partition(".")[0] for node in (*reports, *pods)}
+    listed = {node: line for node, line in _listed(members) if node.partition(".")[0] not in known}
     nodes = sorted({*reports, *pods, *listed})
     count = max(len(nodes), sum(map(is_bug_report, members)))
     if count > MOST_NODES:
         said.append(f"{count} nodes are in it; the first {MOST_NODES} by name were read.")
         nodes = nodes[:MOST_NODES]
     remarks = in_short(said)
-    said_of = {**{node: line for node, line in listed.items() if node not in reports}, **pods}
+    said_of = {**listed, **pods}
     return tuple(_of_node(node, reports.get(node), said_of.get(node, ""), usage.get(node), remarks) for node in nodes)
 
 
@@ -90,8 +92,17 @@ def _reports(members: Mapping[str, bytes], allowance: Allowance, said: list[str]
             said.append(f"{name} is no bug report of NVIDIA's; not read.")
 
 
-def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
-    """Node -> what the pods that are not ready there say, the driver's first, for the others wait for it."""
+def _listed(members: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Each node with a GPU that the cluster lists, with its line."""
+    for name in filter(_NODES.search, members):
+        head, _, rows = items.text_of(members[name]).lstrip().partition("\n")
+        if head.startswith("NAME "):
+            yield from ((match["node"], match[0]) for match in _NODE_LINE.finditer(rows))
+
+
+def _pods(members: Mapping[str, bytes], reports: Collection[str]) -> dict[str, str]:
+    """Node -> what the pods that are not ready there say, the driver's first, for the others wait for it. Beside a report only those that
+    fail now: one that waited at the last start is well."""
     by_pod: dict[str, dict[str, str]] = {}
     for name, content in members.items():
         match = _POD.search(name)
@@ -101,7 +112,7 @@ def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
     by_node: dict[str, list[str]] = {}
     for pod in sorted(by_pod, key=lambda pod: ("driver" not in pod, pod)):
         node = _NODE.search(by_pod[pod].get("descr", ""))
-        if node is None or _NOT_READY.search(by_pod[pod].get("descr", "")) is None:
+        if node is None or (_FAILS if node["node"] in reports else _NOT_READY).search(by_pod[pod].get("descr", "")) is None:
             continue
         logs = [by_pod[pod][kind] for kind in ("previous.log", "log", "descr") if by_pod[pod].get(kind, "").strip()]
         by_node.setdefault(node["node"], []).append(f"# pod {pod}\n" + "\n".join(logs))

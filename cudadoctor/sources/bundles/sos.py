@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from cudadoctor.model.evidence import Evidence, Item
@@ -49,7 +49,7 @@ def _kernel_lines(*argv: str) -> Callable[[str], Item | None]:
     """The kernel's lines of a log that holds everybody's."""
 
     def make(text: str) -> Item | None:
-        lines = items.lines_with(text, " kernel: ", "\n-- ")
+        lines = items.of_kernel(text)
         return items.kernel_log(*argv, text=lines, excerpt=True) if lines else None
 
     return make
@@ -68,7 +68,10 @@ _PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
     (r"sos_commands/kernel/lsmod", _command("lsmod", "lsmod")),
     (r"proc/version", partial(items.file, "proc-version", "/proc/version")),
     (r"sos_commands/kernel/uname_-a", _command("uname", "uname", "-a")),
-    (r"(?:usr/lib|etc)/os-release", partial(items.file, "os-release", "/etc/os-release")),
+    (
+        r"(?:(?:usr/lib|etc)/os-release|usr/lib/os\.release\.d/os-release-[\w.-]{1,60})",
+        partial(items.file, "os-release", "/etc/os-release"),
+    ),
     (r"proc/driver/nvidia/version", partial(items.file, "driver-version", "/proc/driver/nvidia/version")),
     (r"sys/module/nvidia/version", partial(items.file, "sys-driver-version", "/sys/module/nvidia/version")),
     (r"etc/nv_tegra_release", partial(items.file, "tegra", "/etc/nv_tegra_release")),
@@ -84,6 +87,7 @@ _PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
     (r"sos_commands/nvidia/nvidia-smi_-q_-d_PERFORMANCE", _smi_query),
     (r"sos_commands/nvidia/nvidia-smi_nvlink_-s", _command("nvidia-smi-nvlink", "nvidia-smi", "nvlink", "-s", excerpt=True)),
 )
+_WEIGHTY = ("kernel-log", "lspci", "modules", "driver-version", "nvidia-smi-query", "nvidia-smi")
 _COMPILED = tuple((re.compile(path), make) for path, make in _PATHS)
 _TAILED = r"sos_strings/.{1,300}\.tailed"  # what a link stands for where sos kept the end of a long output
 _ANY = re.compile(rf"(?:.{{0,300}}/)?(?:{'|'.join((*(path for path, _ in _PATHS), _TAILED))})")
@@ -97,8 +101,9 @@ def wanted(name: str) -> bool:
     return _ANY.fullmatch(name) is not None
 
 
-def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str, ...] = ()) -> Evidence:
-    """The archive as evidence of one machine. Only paths directly below the archive's folder count: it may hold copies of other systems."""
+def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str, ...] = (), links: Sequence[str] = ()) -> Evidence:
+    """The archive as evidence of one machine. Only paths directly below the archive's folder count: it may hold copies of other systems.
+    `links`: those that lead to nothing that was read."""
     root = _root(names)
     found: dict[str, Item] = {}
     beside: list[Item] = []
@@ -110,16 +115,26 @@ def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str,
             before = found.get(item.id) if item is not None else None
             if item is None or before is None:
                 found.update({item.id: item} if item is not None else {})
-            elif item.id == "kernel-log":
-                found[item.id] = items.merged(before, item)
             else:
                 beside.append(item)
+    logs = [item for item in (*found.values(), *beside) if item.id == "kernel-log" and item.what[:1] in (("dmesg",), ("journalctl",))]
+    if len(logs) > 1:  # both are of this boot; what lies in /var/log may be of any
+        found["kernel-log"] = items.merged(logs)
+    remarks += tuple(_unread(links, root, found))
     host = _HOST.match(root)
     others = {name[: name.index(_MARK)] for name in names if _MARK in name} - {root}
     counts = root or "the archive itself"
     remarks += tuple(f"{other} was not read: of several reports the one in {counts} counts." for other in sorted(others))
     whole = (*found.values(), *items.contradicting(found.values(), beside))
     return Evidence(items=whole, origin="recording", bundle=NAME, node=host["host"] if host else None, remarks=remarks)
+
+
+def _unread(links: Sequence[str], root: str, found: Mapping[str, Item]) -> Iterator[str]:
+    """A remark on each link in the place of what nothing else gives, and a verdict rests on."""
+    for name in links:
+        given = (make("x") for pattern, make in _COMPILED if name.startswith(root) and pattern.fullmatch(name[len(root) :]))
+        if any(item is not None and item.id in _WEIGHTY and item.id not in found for item in given):
+            yield f"{name} was not read: it is a link to what was not read either."
 
 
 def _root(names: list[str]) -> str:

@@ -28,8 +28,8 @@ from cudadoctor.sources import archives, inputs
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
 MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
-HOLE = re.compile(rb"\0{4}|\xff{4}| {600}|\n{200}")  # what stands in a file whose content was lost
-LOST = "A part of it is lost: a run of empty bytes (00, ff, blanks or ends of lines) stands there."
+HOLE = re.compile(rb"\0{4}|\xff{4}")  # what stands in a file whose content was lost
+LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
 _MOST_SAID = 40  # remarks of one archive
 MAX_MEMBER = 64 * MIB  # bytes kept of one member
 MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
@@ -41,6 +41,7 @@ MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
 MAX_CPU = 20  # seconds of CPU time to unpack one, with all that is packed within it
 MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4 GiB of; the highest of its levels takes 65 MiB
 _MOST_LINKS = 8  # from a link to what it leads to
+_MOST_FOLLOWED = 16  # of one archive; sos makes one for each long output
 _LONGEST_LINK = 4096  # characters
 _CHUNK = 1 << 20
 _PACKED = 1 << 16
@@ -268,17 +269,22 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
     return found
 
 
-def follow_links(found: Unpacked, wanted: Callable[[str], bool]) -> None:
-    """Give each wanted link the content of the member that it leads to, over several links too; say which leads to none that was read."""
+def follow_links(found: Unpacked, wanted: Callable[[str], bool]) -> tuple[str, ...]:
+    """Give each wanted link the content of the member that it leads to, over several links too; those that lead to none that was read. A
+    link counts as large as what it leads to, for it is read as often."""
+    unread, followed = [], 0
     for name in filter(wanted, found.links):
         target = found.links[name]
         for _ in range(_MOST_LINKS):
             target = found.links.get(target, target)
-        if target in found.members:
+        size = len(found.members.get(target, b""))
+        if target in found.members and found.kept + size <= MAX_KEPT and followed < _MOST_FOLLOWED:
+            found.kept, followed = found.kept + size, followed + 1
             found.members[name] = found.members[target]
             found.names.append(name)
         else:
-            found.remarks.append(f"{name} was not read: it is a link to what was not read either.")
+            unread.append(name)
+    return tuple(unread)
 
 
 # ---------------------------------------------------------------- one kind each
@@ -314,7 +320,8 @@ def _led_to(name: str, member: tarfile.TarInfo) -> str:
 
 def _beside(name: str, target: str) -> str:
     """The name of what a symbolic link leads to."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(name), plain_name(target)))
+    folder = name.partition("/")[0] if target.startswith("/") else posixpath.dirname(name)  # below the archive's own folder
+    return posixpath.normpath(posixpath.join(folder, plain_name(target).lstrip("/")))
 
 
 def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance) -> Unpacked:
