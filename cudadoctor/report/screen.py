@@ -246,13 +246,12 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
         return
     if what.no_software_fix is not None:
         yield _shortened(style, what.no_software_fix, 4)
-    step, several = words.first_step(what) or what.steps[0], len(what.steps) > 1
+    step, count = words.first_step(what), len(what.steps)
     runs = words.first_command(what) is not None
     kind = f" ({words.KINDS[step.kind]})" if runs and step.kind is not None else ""
     head = "Instead" if what.no_software_fix is not None else "Fix"
-    yield _shortened(
-        style, f"{head}{f', step {what.steps.index(step) + 1} of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4
-    )
+    place = f", step {what.steps.index(step) + 1} of {count}" if count > 1 else ""
+    yield _shortened(style, f"{head}{place}: {words.told(step)}{kind}", 4)
     if runs and step.verify and "\n" not in step.verify:
         yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
     if runs and step.shell is not None:
@@ -267,15 +266,11 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
 def _more(style: Style, command: str, commands: Commands) -> str:
     """A command, next to the prompt; before it how to see everything, where that is another one."""
     word = "All rows" if " check" in commands.whole else "More"
-    before = (
-        f"{word}: {commands.whole}{commands.given}"
-        if command != commands.whole
-        else f"All of it{commands.given}:"
-        if commands.given
-        else ""
-    )
-    before = _prose(style, before, "dim") if before else ""
-    return before + "\n" + _raw(style, command, "cyan", indent=4)
+    if command != commands.whole:
+        before = f"{word}: {commands.whole}{commands.given}"
+    else:
+        before = f"All of it{commands.given}:" if commands.given else ""
+    return (_prose(style, before, "dim") if before else "") + "\n" + _raw(style, command, "cyan", indent=4)
 
 
 def _ask(report: Report, style: Style, commands: Commands) -> Iterator[Block]:

@@ -195,18 +195,16 @@ def standing(cause: str, diagnosis: Diagnosis) -> str:
 _MOST_COMMANDS = 6  # lines of a command that is shown alone
 
 
-def first_step(what: Prescription) -> Step | None:
-    """The first of all; where that is only for some, the first with a command that is for everybody."""
-    first = next(iter(what.steps), None)
-    if first is None or first.mode == "do":
-        return first
-    return next((step for step in what.steps if step.mode == "do" and step.shell is not None), first)
+def first_step(what: Prescription) -> Step:
+    """The first of all; where that is only for some, the first with a command that is for everybody. IndexError where there is none."""
+    first = what.steps[0]
+    return first if first.mode == "do" else next((step for step in what.steps if step.mode == "do" and step.shell is not None), first)
 
 
 def first_command(what: Prescription | None) -> Step | None:
     """The first step, if its command may be shown alone: nothing that ends, removes or restarts something, nothing that somebody else or a
     condition decides, and no script."""
-    step = first_step(what) if what is not None else None
+    step = first_step(what) if what is not None and what.steps else None
     if step is None or step.shell is None or step.shell.count("\n") >= _MOST_COMMANDS:
         return None
     return step if step.who == "user" and step.mode == "do" and step.kind not in ("restart", "destructive") else None

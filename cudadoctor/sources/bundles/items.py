@@ -86,7 +86,7 @@ def merged(logs: list[Item]) -> Item:
 
 def _message(line: str) -> str:
     """What was said, without the stamps before it."""
-    return _STAMPS.sub("", line).strip()
+    return _STAMPS.sub("", line, count=1).strip()
 
 
 def of_kernel(text: str) -> str:
