@@ -27,7 +27,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, inputs, pasted, recording
-from cudadoctor.sources.bundles import bug_report, items, must_gather, unpacking
+from cudadoctor.sources.bundles import bug_report, items, must_gather, packed, unpacking
 from cudadoctor.sources.inputs import Content
 from cudadoctor.sources.redact import redact
 from tests import bug_reports
@@ -70,11 +70,11 @@ HEALTHY = (
 
 
 def expanded(content: bytes) -> tuple[bytes, list[str]]:
-    return unpacking.expanded(content, unpacking.Allowance(len(content)))
+    return unpacking.expanded(content, packed.Allowance(len(content)))
 
 
 def unpacked(content: bytes, wanted: Callable[[str], bool]) -> unpacking.Unpacked:
-    return unpacking.unpacked(content, wanted, unpacking.Allowance(len(content)))
+    return unpacking.unpacked(content, wanted, packed.Allowance(len(content)))
 
 
 def of_bytes(content: bytes, name: str = "standard input") -> bundles.Opened:
@@ -301,13 +301,13 @@ def test_no_piece_of_the_kernel_log_is_passed_over(section: str) -> None:
 
 
 def test_lines_that_only_another_log_has_stand_where_they_were_said() -> None:
-    log = items.kernel_log("x", text="[1] Linux version 6\n[2] NVRM: b\n[4] NVRM: d\n")
+    log = items.kernel_log("x", text="[ 1.0] Linux version 6\n[ 2.0] NVRM: b\n[ 4.0] NVRM: d\n")
     at = "Nov 21 10:00:00 gpu kernel: "
     more = items.kernel_log(
         "y", text="".join(f"{at}{said}\n" for said in ("NVRM: a", "NVRM: b", "usb 1-1: new", "NVRM: c", "NVRM: d", "NVRM: e"))
     )
     said = (items.merged([log, more]).stdout or "").split("\n")
-    assert said == ["[1] Linux version 6", f"{at}NVRM: a", "[2] NVRM: b", f"{at}NVRM: c", "[4] NVRM: d", "", f"{at}NVRM: e"]
+    assert said == ["[ 1.0] Linux version 6", f"{at}NVRM: a", "[ 2.0] NVRM: b", f"{at}NVRM: c", "[ 4.0] NVRM: d", "", f"{at}NVRM: e"]
     assert items.merged([log, log]) is log
 
 
@@ -642,30 +642,30 @@ def refused(content: bytes) -> str:
 
 
 def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "RATIO_FROM", 2 << 20)
+    monkeypatch.setattr(packed, "RATIO_FROM", 2 << 20)
     zeros = {"sos_commands/kernel/dmesg": bytes(16 << 20)}
     assert "times its size" in refused(_tar(zeros, "w:xz"))
     assert "times its size" in refused(_zip(zeros))
     for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
         assert "not read here" in refused(_zip(zeros, method))
-    packed = gzip.compress(bytes(16 << 20))
-    plain, _ = expanded(gzip.compress(packed))
-    assert plain == packed, "a gzip within a gzip is one level too many"
-    monkeypatch.setattr(unpacking, "MAX_STREAM", 4 << 20)
+    carried = gzip.compress(bytes(16 << 20))
+    plain, _ = expanded(gzip.compress(carried))
+    assert plain == carried, "a gzip within a gzip is one level too many"
+    monkeypatch.setattr(packed, "MAX_STREAM", 4 << 20)
     assert "more than 4 MiB" in refused(_tar({"sos_commands/kernel/dmesg": random.Random(1).randbytes(8 << 20)}, "w:gz"))
 
 
 @pytest.mark.parametrize("zeros", [0, 4, 400_000])
 def test_xz_reads_what_stands_behind_zeros(zeros: int) -> None:
-    packed = lzma.compress(b"first ") + bytes(zeros) + lzma.compress(b"second") + bytes(zeros)
-    stream = unpacking._xz(io.BytesIO(packed))
+    carried = lzma.compress(b"first ") + bytes(zeros) + lzma.compress(b"second") + bytes(zeros)
+    stream = packed._xz(io.BytesIO(carried))
     assert b"".join(iter(lambda: stream.read(1 << 16), b"")) == b"first second"
 
 
 def test_xz_is_given_no_more_than_it_asks_for() -> None:
     """What it was given and may not give yet it keeps: a whole archive, moved about in memory with each read."""
     source = io.BytesIO(lzma.compress(bytes(64 << 20)) + lzma.compress(random.Random(1).randbytes(1 << 20)))
-    stream = unpacking._xz(source)
+    stream = packed._xz(source)
     for _ in range(20):
         assert len(stream.read(1000)) == 1000
     assert source.tell() <= io.DEFAULT_BUFFER_SIZE
@@ -682,7 +682,7 @@ def test_xz_gets_no_more_memory_than_its_levels_take() -> None:
 
 
 def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(packed, "MAX_MEMBERS", 5)
     assert "more than 5" in refused(_tar({f"sos_commands/{number}": b"" for number in range(6)}))
     assert "more than 5" in refused(_zip({f"sos_commands/{number}": b"" for number in range(6)}))
     monkeypatch.setattr(unpacking, "MAX_MEMBER", 2 << 20)
@@ -752,19 +752,20 @@ def test_links_of_which_nothing_depends_are_silent_and_all_of_them_cost_no_more_
     kept = files.pop(f"{root}/etc/os-release")
     files[f"{root}/usr/lib/os-release"] = kept
 
-    def more(archive: tarfile.TarFile) -> None:
+    def more(archive: tarfile.TarFile, count: int = 4) -> None:
         for name, target in (("etc/os-release", "/usr/lib/os-release"), ("sos.log", "sos_logs"), ("var/log/messages", "/var/log/none")):
             _linked(f"{root}/{name}", target, tarfile.SYMTYPE)(archive)
-        for number in range(40):
+        for number in range(count):
             _linked(f"{root}/sos_commands/pci/lspci_-nnvv{number}", "lspci_-nnvv", tarfile.SYMTYPE)(archive)
 
-    packed = _tar(files, "w:gz", more)
-    report = of(packed)
+    report = of(_tar(files, "w:gz", more))
     assert (report.verdict, report.machine.distribution) == ("healthy", "ubuntu 24.04")
-    found = unpacked(packed, bundles._wanted)
+    carried = _tar(files, "w:gz", lambda archive: more(archive, 40))
+    assert of(carried).verdict == "undecided"  # not all were read
+    found = unpacked(carried, bundles._wanted)
     unpacking.follow_links(found, bundles._wanted)
     assert sum("lspci_-nnvv" in name for name in found.members) <= 1 + unpacking._MOST_FOLLOWED
-    again = unpacked(packed, bundles._wanted)
+    again = unpacked(carried, bundles._wanted)
     monkeypatch.setattr(unpacking, "MAX_KEPT", again.kept)
     unpacking.follow_links(again, bundles._wanted)
     assert sum("lspci_-nnvv" in name for name in again.members) == 1
@@ -792,8 +793,8 @@ def test_links_devices_and_hostile_names() -> None:
 
 def test_members_of_a_zip_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may be small beside what it unpacks to, and each may be the same one."""
-    monkeypatch.setattr(unpacking, "RATIO_FROM", 8 << 20)
-    with pytest.raises(unpacking.BundleError, match="times its size"):
+    monkeypatch.setattr(packed, "RATIO_FROM", 8 << 20)
+    with pytest.raises(packed.BundleError, match="times its size"):
         unpacked(_zip({f"log{number}.txt": bytes(6 << 20) for number in range(4)}), lambda name: True)
 
 
@@ -829,8 +830,8 @@ def test_a_cut_archive_gives_what_could_be_read(mode: str) -> None:
 def test_members_of_gzip_are_counted_and_read_one_after_the_other() -> None:
     """A million of them without content took half a minute."""
     began = time.process_time()
-    with pytest.raises(unpacking.BundleError, match="members of gzip"):
-        expanded(gzip.compress(b"") * (unpacking.MAX_MEMBERS + 100_000))
+    with pytest.raises(packed.BundleError, match="members of gzip"):
+        expanded(gzip.compress(b"") * (packed.MAX_MEMBERS + 100_000))
     assert time.process_time() - began < 1.5
     many = gzip.compress(b"") * 5000 + gzip.compress(b"a") + b"\0" * 100_000 + gzip.compress(b"x" * (3 << 20)) + b"\0"
     assert expanded(many) == (b"a" + b"x" * (3 << 20), [])
@@ -846,8 +847,8 @@ def test_a_hole_in_what_is_packed_within_an_archive_is_seen(name: str) -> None:
     )
     holed = text[: len(text) // 2] + bytes(600) + text[len(text) // 2 + 600 :]
     for body, whole in ((text, True), (holed, False)):
-        packed = _tar({f"x/{name}": gzip.compress(body) if name.endswith(".gz") else body}, "w:gz")
-        (machine,) = bundles.of_stream(io.BytesIO(packed)).machines
+        carried = _tar({f"x/{name}": gzip.compress(body) if name.endswith(".gz") else body}, "w:gz")
+        (machine,) = bundles.of_stream(io.BytesIO(carried)).machines
         assert any("A part of it is lost" in remark for remark in machine.remarks) is not whole
 
 
@@ -958,8 +959,8 @@ def test_in_a_hundred_megabytes_the_line_that_matters_is_found() -> None:
     log = bug_reports.said(host("gpu-fell-off-bus"), "kernel-log") or ""
     text = replaced(of_host("gpu-fell-off-bus"), {"dmesg:": "\n" + noise[: len(noise) // 2] + log + xid + noise[len(noise) // 2 :]})
     assert len(text) > 90 << 20
-    packed = gzip.compress(text.encode(), 1)
-    assert cause_of(of(packed)) == "gpu-fell-off-bus"
+    carried = gzip.compress(text.encode(), 1)
+    assert cause_of(of(carried)) == "gpu-fell-off-bus"
 
 
 def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:
@@ -1013,7 +1014,7 @@ def test_reports_that_are_refused_cost_what_all_may_cost_together() -> None:
 
 
 def test_one_budget_of_time_holds_for_all_that_is_packed_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_CPU", 0.1)
+    monkeypatch.setattr(packed, "MAX_CPU", 0.1)
     slow = gzip.compress(b"", 1) * 90_000  # takes some tenths of a second, and gives nothing
     began = time.process_time()
     with pytest.raises(bundles.BundleError, match=r"more than 0.1 s to unpack; not read, nor were the files after it"):
@@ -1057,8 +1058,8 @@ def test_of_a_very_long_report_both_ends_are_read_and_of_a_stream_what_a_text_ma
     (machine,) = bundles.replayed(str(tmp_path / "report.log"))
     assert {"uname", "lsmod"} <= {item.id for item in machine.items}
     assert any("the beginning and the end were read" in remark for remark in machine.remarks)
-    for packed in (b"\x1f\x8b\x08\x00", head.encode()):
-        stream = io.BytesIO(packed + bytes(4 << 20))
+    for carried in (b"\x1f\x8b\x08\x00", head.encode()):
+        stream = io.BytesIO(carried + bytes(4 << 20))
         try:
             bundles.of_stream(stream)
         except bundles.BundleError:
@@ -1068,10 +1069,10 @@ def test_of_a_very_long_report_both_ends_are_read_and_of_a_stream_what_a_text_ma
 
 def test_many_packed_files_and_many_nodes_end_soon() -> None:
     """Each by itself is within the limits."""
-    packed = gzip.compress(b"a\n" * (10 << 20))
+    carried = gzip.compress(b"a\n" * (10 << 20))
     began = time.process_time()
     with pytest.raises(bundles.BundleError):
-        of_bytes(_tar({f"{number}.log.gz": packed for number in range(400)}, "w:gz"))
+        of_bytes(_tar({f"{number}.log.gz": carried for number in range(400)}, "w:gz"))
     assert time.process_time() - began < 10
     nodes = {f"gpu_operand_pod_p{number}.descr": f"Node: node{number}/1\n   Reason: Error\n".encode() for number in range(3000)}
     machines = of_bytes(_tar({"gpu_nodes.status": b"x\n", **nodes}, "w:gz")).machines
@@ -1089,7 +1090,7 @@ def test_what_looks_like_nvidia_smi_is_judged_by_its_beginning(monkeypatch: pyte
     (machine,) = of_bytes(_tar({"a.txt": long, "b.txt": long}, "w:gz")).machines
     assert [item.id for item in machine.items] == ["nvidia-smi-query"]
     assert time.process_time() - began < 12
-    monkeypatch.setattr(unpacking, "MAX_CPU", 0.5)
+    monkeypatch.setattr(packed, "MAX_CPU", 0.5)
     tail = b"\n".join([long[:900_000], b"$ nvidia-smi", b"no, thanks: it is slow", b"and says: nothing"])
     with pytest.raises(bundles.BundleError, match="nor were the files after it"):
         of_bytes(_tar({f"{number}.txt": tail for number in range(40)}, "w"))
@@ -1097,25 +1098,25 @@ def test_what_looks_like_nvidia_smi_is_judged_by_its_beginning(monkeypatch: pyte
 
 # ---------------------------------------------------------------- what costs before it gives anything
 def test_members_without_content_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_CPU", 0.05)
-    with pytest.raises(unpacking.BundleError, match=r"more than 0.05 s to unpack"):
+    monkeypatch.setattr(packed, "MAX_CPU", 0.05)
+    with pytest.raises(packed.BundleError, match=r"more than 0.05 s to unpack"):
         expanded(gzip.compress(b"", 1) * 1_000_000)
 
 
 def test_a_list_of_members_that_is_larger_than_any_is_not_made() -> None:
     entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 7, 0, 1, *[0] * 6) + b"a"
-    size = (unpacking.MAX_DIRECTORY // len(entry) + 1) * len(entry)
+    size = (packed.MAX_DIRECTORY // len(entry) + 1) * len(entry)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, size, 4, 0)
-    with pytest.raises(unpacking.BundleError, match="list of its members"):
+    with pytest.raises(packed.BundleError, match="list of its members"):
         unpacked(b"PK\3\4" + entry * (size // len(entry)) + end, lambda _: True)
 
 
 # ---------------------------------------------------------------- what was cut off proves a fault, never health
 @pytest.mark.parametrize("share", [0.95, 0.7, 0.5, 0.3])
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_cut_report_is_never_healthy(share: float, packed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_cut_report_is_never_healthy(share: float, carried: bool, tmp_path: Path) -> None:
     whole = (BUNDLES / "h200" / "nvidia-bug-report.log").read_bytes()
-    whole = gzip.compress(whole) if packed else whole
+    whole = gzip.compress(whole) if carried else whole
     (tmp_path / "report").write_bytes(whole[: int(len(whole) * share)])
     (machine,) = bundles.replayed(str(tmp_path / "report"))
     assert judge(machine, KNOWLEDGE).verdict == "undecided"
@@ -1167,12 +1168,12 @@ def test_a_bug_report_with_a_hole_is_never_healthy(fill: bytes, tmp_path: Path) 
 
 
 def test_a_member_without_a_name_is_passed_over() -> None:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    carried = io.BytesIO()
+    with zipfile.ZipFile(carried, "w") as archive:
         archive.writestr("notes.txt", "x")
         archive.writestr(zipfile.ZipInfo(""), "y")
-    content = packed.getvalue()
-    held = unpacking.unpacked(content, lambda _: True, unpacking.Allowance(len(content)))
+    content = carried.getvalue()
+    held = unpacking.unpacked(content, lambda _: True, packed.Allowance(len(content)))
     assert held.names == ["notes.txt"]
 
 

@@ -683,3 +683,90 @@ def test_a_verify_tells_the_cure_from_the_fault(recipe: str, program: str, cured
     }
     assert status_of(verify, stand_in(tmp_path, program, cured)) == 0
     assert status_of(verify, stand_in(tmp_path, program, faulty)) != 0
+
+
+@unix
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('GRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\n', 'GRUB_CMDLINE_LINUX_DEFAULT="{} quiet splash"\n'),
+        ("GRUB_CMDLINE_LINUX_DEFAULT='quiet'\n", "GRUB_CMDLINE_LINUX_DEFAULT='{} quiet'\n"),
+        ("GRUB_CMDLINE_LINUX_DEFAULT=quiet\n", "GRUB_CMDLINE_LINUX_DEFAULT=quiet\n"),  # a second word would be a command
+    ],
+)
+@pytest.mark.parametrize(
+    ("recipe", "words", "parameter"),
+    [
+        ("online-gpu-memory", "Set it at every boot", "memhp_default_state=online_movable"),
+        ("open-pci-window", "reassign the windows", "pci=realloc"),
+        ("switch-hmm-off", "kernel parameter nokaslr", "nokaslr"),
+    ],
+)
+def test_a_kernel_parameter_comes_within_the_quotes(
+    recipe: str, words: str, parameter: str, before: str, after: str, tmp_path: Path
+) -> None:
+    step, file = step_of(recipe, words), tmp_path / "grub"
+    for shell in {shell.split("\n")[0] for shell in step.shells.values() if "/etc/default/grub" in shell}:
+        file.write_text(before)
+        assert status_of(shell.replace("/etc/default/grub", str(file))) == 0
+        assert file.read_text() == after.format(parameter)
+    if recipe == "online-gpu-memory":
+        verify = step.verify.replace("/etc/default/grub", str(file)).replace("/boot/loader/entries", str(tmp_path / "none"))
+        assert (status_of(verify) == 0) is (before != after)
+
+
+@unix
+@pytest.mark.parametrize("before", ['{"data-root": "/srv"}\n', None])
+@pytest.mark.parametrize(
+    ("words", "place"), [("Tell Docker about it", "/etc/docker/daemon.json"), ("the default of containerd", "/etc/containerd/config.toml")]
+)
+def test_an_engines_settings_come_back_and_a_second_undo_takes_nothing(words: str, place: str, before: str | None, tmp_path: Path) -> None:
+    step, file = step_of("install-container-toolkit", words), tmp_path / "etc" / "settings"
+    environment = stand_in(tmp_path, "systemctl", "")
+    (tmp_path / "nvidia-ctk").write_text(f"#!/bin/sh\necho nvidia > {file}\n")
+    (tmp_path / "nvidia-ctk").chmod(0o755)
+    if before is not None:
+        file.parent.mkdir()
+        file.write_text(before)
+
+    def here(script: str) -> str:
+        return script.replace(place, str(file)).replace(place.rpartition("/")[0], str(file.parent))
+
+    for _ in range(2):  # somebody may paste it twice
+        assert status_of(here(step.shell), environment) == 0
+        assert file.read_text() == "nvidia\n"
+    assert status_of(here(step.undo), environment) == 0
+    assert file.read_text() == (before if before is not None else "{}\n" if "docker" in place else "")
+    assert file.stat().st_mode & 0o111 == 0
+    own = file.read_text()
+    assert status_of(here(step.undo), environment) != 0
+    assert file.read_text() == own
+
+
+@unix
+@pytest.mark.parametrize("words", ["Regenerate the specification, on the host", "Let the toolkit keep it"])
+def test_an_old_specification_does_not_verify(words: str, tmp_path: Path) -> None:
+    step = step_of("renew-cdi-specification", words)
+    (tmp_path / "version").write_text("580.95.05\n")
+    for listed, status in (("/lib64/libEGL_nvidia.so.570.133.20\n", 1), ("/lib64/libEGL_nvidia.so.580.95.05\n", 0)):
+        (tmp_path / "nvidia.yaml").write_text(listed)
+        verify = re.sub(r"/(?:etc|var/run)/cdi/", f"{tmp_path}/", step.verify).replace(
+            "/sys/module/nvidia/version", str(tmp_path / "version")
+        )
+        assert status_of(verify) == status
+
+
+@unix
+@pytest.mark.parametrize("recipe", ["install-packaged-toolkit", "use-present-toolkit"])
+def test_another_nvcc_that_comes_first_does_not_verify(recipe: str, tmp_path: Path) -> None:
+    step = step_of(recipe, "export CUDA_HOME=")
+    other, wanted = tmp_path / "other", tmp_path / "cuda-12.9"
+    for folder in (other, wanted / "bin"):
+        folder.mkdir(parents=True)
+        (folder / "nvcc").write_text("#!/bin/sh\n")
+        (folder / "nvcc").chmod(0o755)
+    fill = lambda script: re.sub(r"\{toolkit_\w+\}", str(wanted), script)  # noqa: E731
+    environment = {"PATH": f"{other}:/usr/bin:/bin"}
+    assert status_of(fill(step.verify), environment) == 1
+    both = f"{fill(step.shell)}\n{fill(step.verify)}".replace("\n", " && ")
+    assert status_of(both, environment) == 0

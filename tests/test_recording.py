@@ -14,7 +14,7 @@ import pytest
 from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources import recording
-from cudadoctor.sources.bundles import unpacking
+from cudadoctor.sources.bundles import packed, unpacking
 from cudadoctor.sources.redact import redact
 from tests.command_line import HEALTHY, evidence_of
 from tests.judging import KNOWLEDGE
@@ -54,23 +54,23 @@ def test_written_and_read_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["cut before a header", "a header of which a bit is wrong", "an end in the middle"])
 def test_an_archive_of_which_something_is_missing_is_not_whole(how: str, tmp_path: Path) -> None:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    carried = io.BytesIO()
+    with tarfile.open(fileobj=carried, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name in ("a.json", "b.json"):
             member = tarfile.TarInfo(name)
             member.size = 5
             archive.addfile(member, io.BytesIO(b"hello"))
-    body = bytearray(packed.getvalue())
+    body = bytearray(carried.getvalue())
     if how == "cut before a header":
         del body[1024:]
     elif how == "an end in the middle":
         body[1024:1536] = bytes(512)
     else:
         body[1024 + 150] ^= 1
-    found = unpacking.unpacked(bytes(body), lambda name: True, unpacking.Allowance(len(body)))
+    found = unpacking.unpacked(bytes(body), lambda name: True, packed.Allowance(len(body)))
     assert list(found.members) == ["a.json"]
     assert "cut off or damaged" in found.remarks[0]
-    whole = unpacking.unpacked(packed.getvalue(), lambda name: True, unpacking.Allowance(len(body)))
+    whole = unpacking.unpacked(carried.getvalue(), lambda name: True, packed.Allowance(len(body)))
     assert (list(whole.members), whole.remarks) == (["a.json", "b.json"], [])
 
 

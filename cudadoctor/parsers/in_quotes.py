@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.discourse import is_heading, is_prose
+from cudadoctor.parsers.nvidia_smi_table import cells, process_line
 from cudadoctor.parsers.quoting import LONGEST, MOST
 from cudadoctor.parsers.shell import is_prompt
 
@@ -50,10 +51,6 @@ _ITEM = lazy(r"^\s{0,80}(?:(?:[-*+•]|\d{1,2}[.)])\s{1,4})?[*_]{0,3}")  # what 
 _FENCE = "```"
 _GAP = 3  # empty lines between the words that report a message and the message
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
-
-
-# A row of nvidia-smi's processes: its words are a program's name, which its user chose.
-_PROCESS = lazy(r"^\s{0,8}\|\s{1,8}\d{1,3}\s{1,8}(?:(?:N/A|\d{1,4})\s{1,8}){0,2}\d{1,8}\s{1,8}[CGM+]{1,5}\s.{1,200}(?:MiB|N/A)\s{0,4}\|")
 
 
 class Beside(NamedTuple):
@@ -124,8 +121,9 @@ class InQuotes:
 
         `named`: somebody's words for a message, as a quotation is, and no form in which a program prints it.
         """
-        if _PROCESS.match(line):
-            return None
+        row = cells(line) if "|" in line else None
+        if row is not None and process_line(row) is not None:
+            return None  # a program's name, which its user chose
         # A line with one mark of code that another line ends begins output of several lines.
         opens = line.lstrip().startswith("`") and line.count("`") == (len(_FENCE) if line.lstrip().startswith(_FENCE) else 1)
         mark = opened(line, start) if line[start] not in _MARKS and not opens else None

@@ -33,7 +33,7 @@ _GRAVE = (
     "Xid", "fail", "fallen", "reject", "mismatch", "blocked for", "nable to", "already bound", "has the version", "Legacy", "error", "not ",
 )  # fmt: skip
 _DATE = lazy(
-    r"(?:[^\W\d]{1,12}\.? {1,2}\d{1,2} {1,2}\d\d:\d\d:\d\d(?:\.\d{1,9})?"  # Feb 10 16:56:18
+    r"(?:(?:[^\W\d]{1,12}\.?|\d{1,2}月) {1,2}\d{1,2} {1,2}\d\d:\d\d:\d\d(?:\.\d{1,9})?"  # Feb 10 16:56:18
     r"|(?:[^\W\d]{2,4} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]{0,24}(?: [A-Z]{3,5})?) {1,4}"  # ISO, and journalctl -o short-full
 )
 _LEVEL = lazy(r"<\d{1,3}>|[a-z]{3,8} {0,4}:[a-z]{3,8} {0,4}: ")  # <4> of dmesg -r, `kern  :warn  : ` of dmesg -x
@@ -155,6 +155,12 @@ def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
     place = None if xid else _PLACE.search(message)
     address = normal_address(xid[1]) if xid else normal_address(place[0]) if place else None
     return KernelEvent(text=line.strip()[:QUOTE_LENGTH], line=number, seconds=seconds, xid=int(xid[2]) if xid else None, address=address)
+
+
+def said(line: str) -> tuple[str, bool]:
+    """What was said, and whether something that only a kernel log prints stood before it."""
+    start, _, prefixed = _prefix(line)
+    return line[start:], prefixed
 
 
 def _prefix(line: str) -> tuple[int, float | None, bool]:

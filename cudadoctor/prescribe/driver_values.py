@@ -351,13 +351,10 @@ def fabric_manager(case: Case) -> Found:
 
 def _installed_version(case: Case) -> str | None:
     """The version that all packages of the driver share, which is the loaded one's unless they were updated since."""
-    named = [one for one in case.packages if case.forms["packages"]["linux-driver"].match(one.name) and one.version is not None]
-    found = {_RELEASE.split(str(one.version))[0].rpartition(":")[2] for one in named}
-    version = found.pop() if len(found) == 1 else None
-    return version if version is not None and case.knowledge.placeholder_forms["driver_version"].fullmatch(version) else None
+    found = {one.release for one in case.packages if case.forms["packages"]["linux-driver"].match(one.name) and one.release is not None}
+    return found.pop() if len(found) == 1 else None
 
 
-_RELEASE = lazy(r"[-~+]")  # behind the version, in a package's
 _OF_UBUNTU = lazy(r"(?P<part>nvidia-(?:driver|headless|utils))-(?P<branch>\d{3})(?:-server)?(?P<open>-open)?")
 
 

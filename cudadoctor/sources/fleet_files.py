@@ -13,7 +13,7 @@ import msgspec
 
 from cudadoctor.model.report import SCHEMA
 from cudadoctor.sources import inputs, recording
-from cudadoctor.sources.bundles import must_gather, unpacking
+from cudadoctor.sources.bundles import must_gather, packed, unpacking
 
 LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
@@ -110,13 +110,13 @@ def _of_file(path: str) -> Iterator[Piece]:
     try:
         content = inputs.of_path(path, lambda _: LARGEST)
         body = content.body
-        allowance = unpacking.Allowance(len(body))
+        allowance = packed.Allowance(len(body))
         if not unpacking.is_archive(body, allowance):
             yield Piece(path, body=body)
             yield from _left_out(path, content)
             return
         held = unpacking.unpacked(body, _is_report, allowance)
-    except (inputs.InputError, unpacking.BundleError) as error:
+    except (inputs.InputError, packed.BundleError) as error:
         yield Piece(path, why=str(error).removeprefix(f"{path}: "))
         return
     recordings = [name for name in held.names if name.rpartition("/")[2] == recording.MEMBER]

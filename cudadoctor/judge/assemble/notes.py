@@ -74,7 +74,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         )
     smi = facts.value(SMI)
     if judged.verdict == "healthy" and smi is not None and smi.failure is not None:
-        out.append(f'nvidia-smi failed ("{smi.failure.splitlines()[0]}"), and every GPU of this machine answered all the same.')
+        out.append(f'nvidia-smi failed ("{smi.failure.splitlines()[0]}"), and every GPU that was asked answered all the same.')
     out.extend(_of_bundle(facts, evidence, judged))
     out.extend(f"From the kernel log, of the past: {line}" for line in past)
     return tuple(out)

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.facts import Key
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values.base import Shown, Value
 from cudadoctor.model.version import ModuleVersion
 
@@ -79,11 +80,20 @@ class DkmsEntry(Shown, frozen=True, kw_only=True):
     state: str  # added | built | installed | ...
 
 
+_RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
+
+
 class Package(Shown, frozen=True, kw_only=True):
     name: str
     version: str
     state: str = "ii"
     repository: str | None = None  # that it came from, as dnf writes it
+
+    @property
+    def release(self) -> str | None:
+        """The driver's own version in that of one of its packages, without epoch and revision: 580.95.05 of 3:580.95.05-1.fc42."""
+        found = _RELEASE.search(self.version)
+        return found[1] if found is not None else None
 
 
 class HeldPackage(Shown, frozen=True, kw_only=True):

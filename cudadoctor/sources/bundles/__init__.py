@@ -3,7 +3,8 @@
     bug_report.py   nvidia-bug-report.log and .log.gz
     sos.py          an archive of `sos report`
     must_gather.py  the GPU operator's must-gather, a node each
-    unpacking.py    archives and compressions, in memory and within limits
+    unpacking.py    files, archives and folders, in memory
+    packed.py       compressions, within limits
     items.py        pieces of evidence with the ids of the live probes
 
 Files that hold the output of one tool and nothing else (`nvidia-smi -q`, `-q -x`, `dcgmi diag -j`) are read here; one that holds anything
@@ -23,8 +24,8 @@ import msgspec
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import inputs, recording
-from cudadoctor.sources.bundles import bug_report, items, must_gather, sos, unpacking
-from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
+from cudadoctor.sources.bundles import bug_report, items, must_gather, packed, sos, unpacking
+from cudadoctor.sources.bundles.packed import BundleError as BundleError
 from cudadoctor.sources.decoding import json_object
 
 RECORDING = recording.MEMBER
@@ -79,7 +80,7 @@ def opened(path: str) -> Opened:
     if not _shows_a_bundle(path):
         raise BundleError(f"{path} is a folder; name a file with the text of a failure")
     found = unpacking.folder(path, _wanted)
-    return _of_members(found, path, unpacking.Allowance(found.kept))
+    return _of_members(found, path, packed.Allowance(found.kept))
 
 
 def _shows_a_bundle(path: str) -> bool:
@@ -105,7 +106,7 @@ def of_stream(stream: IO[bytes]) -> Opened:
 
 def _of_content(whole: inputs.Content, name: str) -> Opened:
     content = whole.body
-    allowance = unpacking.Allowance(len(content))
+    allowance = packed.Allowance(len(content))
     try:
         if unpacking.is_archive(content, allowance):
             found = unpacking.unpacked(content, _wanted, allowance, _of_recording)
@@ -143,11 +144,11 @@ def _of_recording(name: str) -> bool:
     return name == RECORDING or name.endswith(f"/{RECORDING}")
 
 
-def _of_members(found: unpacking.Unpacked, name: str, allowance: unpacking.Allowance) -> Opened:
+def _of_members(found: unpacking.Unpacked, name: str, allowance: packed.Allowance) -> Opened:
     if any(map(_of_recording, found.names)):
         return Opened(recording=True)
     links = unpacking.follow_links(found, _wanted)
-    plain = (one for one in sorted(found.members.items()) if unpacking.head(one[1]) is None)
+    plain = (one for one in sorted(found.members.items()) if packed.head(one[1]) is None)
     found.remarks += [f"{member}: {unpacking.LOST}" for member, content in plain if unpacking.HOLE.search(content)]
     if sos.is_report(found.names):
         found.remarks += _passed_over(found, sos.wanted)
@@ -174,7 +175,7 @@ def _passed_over(found: unpacking.Unpacked, reads: Callable[[str], bool]) -> Ite
             yield f"{member} was not read: it lies beside a report of the whole machine."
 
 
-def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tuple[Evidence, ...]:
+def _of_singles(found: unpacking.Unpacked, allowance: packed.Allowance) -> tuple[Evidence, ...]:
     """Each file that is one tool's output, of one machine: their pieces together."""
     parts: list[Evidence] = []
     remarks = found.remarks
@@ -183,7 +184,7 @@ def _of_singles(found: unpacking.Unpacked, allowance: unpacking.Allowance) -> tu
         try:
             plain, cut = unpacking.expanded(content, allowance)
             allowance.count(0)  # what was read of the others counts too
-        except unpacking.TooMuchError as error:
+        except packed.TooMuchError as error:
             remarks.append(f"{name}: {error}, nor were the files after it.")
             break
         except BundleError as error:

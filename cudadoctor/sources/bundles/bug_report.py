@@ -66,11 +66,10 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
     pieces = (item for section in sections(text) for item in _of_section(section))
     for item in islice(pieces, MOST):
         rank = _rank(item)  # of a large one it costs time
-        is_better = item.id not in ranks or rank < ranks[item.id]
-        one, other = (item, found.get(item.id)) if is_better else (found[item.id], item)
-        found[item.id] = one
-        ranks[item.id] = min(rank, ranks.get(item.id, rank))
-        others += [other] if other is not None else []
+        if item.id in ranks:
+            others.append(found[item.id] if rank < ranks[item.id] else item)
+        if item.id not in ranks or rank < ranks[item.id]:
+            found[item.id], ranks[item.id] = item, rank
     # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
     may_be_debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
     if "modinfo" in found and may_be_debian and not (found["modinfo"].stdout or "").strip():

@@ -12,6 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from cudadoctor.model.evidence import OUTPUT, Item
+from cudadoctor.parsers import kernel_log as kernel_log_parser
 from cudadoctor.sources.children import OUTPUT_LIMIT
 from cudadoctor.sources.decoding import LONG, NARROWED, decoded, narrow
 
@@ -25,8 +26,6 @@ MOST_LINES = 50_000  # of such a log, at each end
 _PIECE = 1 << 20  # characters that are searched at a time: each line that is found costs memory
 _LINE = re.compile(r"[^\n]+")
 _OF_DRIVERS = ("NVRM", "nvidia", "NVIDIA", "nouveau", "AER:", "pcieport", "blocked for more than", "vfio-pci")
-_BY_KERNEL = re.compile(r"[^:\n]{0,40}\d\d:\d\d:\d\d\S{0,24} \S{1,255} kernel: ")
-_STAMPS = re.compile(rf"\s{{0,8}}(?:{_BY_KERNEL.pattern})?(?:<\d{{1,3}}>)?(?:\[[^\]\n]{{1,40}}\] ?){{0,2}}")
 _BESIDE = 1 << 20  # characters of one output that is read as a text
 
 
@@ -67,11 +66,12 @@ def merged(logs: list[Item]) -> Item:
     """The first of several logs of one boot with what only the others say: their lines about drivers and the bus, each before the next that
     both have. The kernel's own buffer loses its beginning, and a journal goes on where the buffer was read.
     """
-    own = (logs[0].stdout or "").split("\n")
-    places = {_message(line): place for place, line in enumerate(own)}
+    added = list(lines("\n".join(lines_with(log.stdout or "", *_OF_DRIVERS) for log in logs[1:])))
+    own = (logs[0].stdout or "").split("\n") if added else []
+    places = {_message(line): place for place, line in enumerate(own) if any(word in line for word in _OF_DRIVERS)}
     before: dict[int, list[str]] = {}
     waiting: list[str] = []
-    for line in lines("\n".join(lines_with(log.stdout or "", *_OF_DRIVERS) for log in logs[1:])):
+    for line in added:
         place = places.get(_message(line))
         if place is None:
             waiting.append(line)
@@ -86,14 +86,13 @@ def merged(logs: list[Item]) -> Item:
 
 def _message(line: str) -> str:
     """What was said, without the stamps before it."""
-    return _STAMPS.sub("", line, count=1).strip()
+    return kernel_log_parser.said(line)[0].strip()
 
 
 def of_kernel(text: str) -> str:
     """The kernel's lines of a log that holds everybody's, by their speaker: what a program says of the kernel is its user's choice."""
-    return "".join(
-        f"{line}\n" for line in lines(lines_with(text, " kernel: ", "\n-- ")) if line.startswith("-- ") or _BY_KERNEL.match(line)
-    )
+    kept = lines(lines_with(text, " kernel: ", "\n-- "))
+    return "".join(f"{line}\n" for line in kept if line.startswith("-- ") or kernel_log_parser.said(line)[1])
 
 
 def beside(said: str) -> tuple[Item, ...]:

@@ -14,7 +14,8 @@ import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
-from cudadoctor.sources.bundles.unpacking import MIB, Allowance, BundleError, TooMuchError, expanded, in_short
+from cudadoctor.sources.bundles.packed import MIB, Allowance, BundleError, TooMuchError
+from cudadoctor.sources.bundles.unpacking import expanded, in_short
 from cudadoctor.sources.decoding import NARROWED
 
 NAME = "GPU operator must-gather"
@@ -121,14 +122,16 @@ def _pods(members: Mapping[str, bytes], reports: Collection[str]) -> dict[str, s
 
 def _of_node(node: str, report: Evidence | None, said: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
     """`said`: by its pods that are not ready, else by the cluster of the node."""
-    text = items.beside(said)
     if report is None:
+        text = items.beside(said)
         why = f"Node {node} has no bug report in the bundle; only the cluster and the logs of its pods speak of it."
         return Evidence(items=text, origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
     table = _table(usage) if usage is not None else None
     more = () if table is None or any(item.id == "nvidia-smi" for item in report.items) else (table,)
-    of_report = tuple(item for item in report.items if item.id != "text" or not text)
-    return msgspec.structs.replace(report, items=(*of_report, *more, *text), bundle=NAME, remarks=(*remarks, *report.remarks))
+    of_tools = (*(item for item in report.items if item.kind != "text"), *more)
+    beside = (*items.contradicting(of_tools, ()), *(item for item in report.items if item.kind == "text"))
+    text = items.beside("\n".join((*dict.fromkeys(item.stdout or "" for item in beside), said)))
+    return msgspec.structs.replace(report, items=(*of_tools, *text), bundle=NAME, remarks=(*remarks, *report.remarks))
 
 
 def _table(usage: str) -> Item | None:

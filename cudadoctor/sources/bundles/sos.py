@@ -112,10 +112,7 @@ def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str,
             if not name.startswith(root) or pattern.fullmatch(name[len(root) :]) is None:
                 continue
             item = make(items.text_of(members[name]))
-            before = found.get(item.id) if item is not None else None
-            if item is None or before is None:
-                found.update({item.id: item} if item is not None else {})
-            else:
+            if item is not None and found.setdefault(item.id, item) is not item:
                 beside.append(item)
     logs = [item for item in (*found.values(), *beside) if item.id == "kernel-log" and item.what[:1] in (("dmesg",), ("journalctl",))]
     if len(logs) > 1:  # both are of this boot; what lies in /var/log may be of any
@@ -130,10 +127,11 @@ def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str,
 
 
 def _unread(links: Sequence[str], root: str, found: Mapping[str, Item]) -> Iterator[str]:
-    """A remark on each link in the place of what nothing else gives, and a verdict rests on."""
+    """A remark on each link in the place of what a verdict rests on. Of a system's own files one may be such where another has the same."""
     for name in links:
-        given = (make("x") for pattern, make in _COMPILED if name.startswith(root) and pattern.fullmatch(name[len(root) :]))
-        if any(item is not None and item.id in _WEIGHTY and item.id not in found for item in given):
+        path = name[len(root) :] if name.startswith(root) else ""
+        given = (make("x kernel: x") for pattern, make in _COMPILED if pattern.fullmatch(path))
+        if any(item is not None and item.id in _WEIGHTY and (path.startswith(_MARK) or item.id not in found) for item in given):
             yield f"{name} was not read: it is a link to what was not read either."
 
 

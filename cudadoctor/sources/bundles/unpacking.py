@@ -1,60 +1,48 @@
-"""Opens what a bundle comes in, in memory and within limits: gzip, bzip2, xz, tar and zip. Nothing is written to disk.
+"""Opens what a bundle comes in, in memory: a file, a tar or a zip, however packed, or a folder. Nothing is written to disk.
 
-Bundles come from strangers. A member's name is only ever compared; links, devices and folders are passed over; what unpacks to far more
-than it was is refused; what is cut off gives what could be read, with a remark.
+Bundles come from strangers. A member's name is only ever compared; devices are passed over, and a link leads to what the bundle itself
+holds; what unpacks to far more than it was is refused (packed.py); what is cut off gives what could be read, with a remark.
 """
 
 from __future__ import annotations
 
-import bz2
 import io
-import lzma
 import os
 import posixpath
 import re
 import tarfile
-import time
 import zipfile
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import IO, Any, Protocol
 
 import msgspec
 
 from cudadoctor.sources import archives, inputs
+from cudadoctor.sources.bundles import packed
+from cudadoctor.sources.bundles.packed import (
+    CHUNK,
+    MIB,
+    Allowance,
+    BundleError,
+    Counted,
+    Packed,
+    Reads,
+    TooMuchError,
+    head,
+    opener_of,
+)
 
-MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
-MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
 HOLE = re.compile(rb"\0{4}|\xff{4}")  # what stands in a file whose content was lost
 LOST = "A part of it is lost: a run of empty bytes (00 or ff) stands there."
 _MOST_SAID = 40  # remarks of one archive
 MAX_MEMBER = 64 * MIB  # bytes kept of one member
 MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
 MAX_KEPT = 128 * MIB  # bytes kept of all
-MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
-MAX_RATIO = 100  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
-RATIO_FROM = 128 * MIB
-MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
-MAX_CPU = 20  # seconds of CPU time to unpack one, with all that is packed within it
-MAX_WINDOW = 192 * MIB  # bytes of memory for xz, which a stream may ask up to 4 GiB of; the highest of its levels takes 65 MiB
 _MOST_LINKS = 8  # from a link to what it leads to
 _MOST_FOLLOWED = 16  # of one archive; sos makes one for each long output
 _LONGEST_LINK = 4096  # characters
-_CHUNK = 1 << 20
-_PACKED = 1 << 16
-_TAR_AT = 257  # where a tar's header says "ustar"
 _DAMAGED = (*archives.DAMAGED, zipfile.BadZipFile, NotImplementedError)
-
-
-class BundleError(Exception):
-    """The bundle cannot be read; the message says why."""
-
-
-class TooMuchError(BundleError):
-    """It unpacks to more than the bundle may, or takes longer: nothing else of it is unpacked."""
 
 
 class Unpacked(msgspec.Struct):
@@ -64,127 +52,8 @@ class Unpacked(msgspec.Struct):
     remarks: list[str]
     names: list[str] = []  # of every plain file, wanted or not
     earlier: list[tuple[str, bytes]] = []  # members that later ones of the same name would replace on a disk
-    links: dict[str, str] = {}  # of every link and device, which are passed over, and the member that it leads to
+    links: dict[str, str] = {}  # of every link and device, and the member that it leads to
     kept: int = 0  # bytes of all members
-
-
-class Allowance:
-    """What one bundle may cost: CPU time, and bytes that are unpacked, of all that is packed in it however often, refused or kept."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.given, self.most = size, 0, MAX_STREAM
-        self.until = time.process_time() + MAX_CPU
-
-    def no_more_than(self, more: int) -> None:
-        """From here on so many bytes."""
-        self.most = min(self.most, self.given + more)
-
-    def count(self, given: int) -> None:
-        self.given += given
-        if self.given > self.most:
-            raise TooMuchError(f"it unpacks to more than {max(1, self.most // MIB)} MiB; not read")
-        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
-            raise TooMuchError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
-        if time.process_time() > self.until:
-            raise TooMuchError(f"it takes more than {MAX_CPU} s to unpack; not read")
-
-
-class _Reads(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
-class _Packed(io.BytesIO):
-    """An archive as its library reads it: not a list of members larger than any, and no longer than it may take.
-
-    A library crosses members without content, and lists all members, before it gives anything that could be counted.
-    """
-
-    def __init__(self, content: bytes, allowance: Allowance) -> None:
-        super().__init__(content)
-        self.allowance = allowance
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > MAX_DIRECTORY:
-            raise TooMuchError(f"the list of its members is larger than {MAX_DIRECTORY // MIB} MiB; not read")
-        self.allowance.count(0)
-        return super().read(size)
-
-
-class _Counted(io.RawIOBase):
-    """A stream that stops where its archive gave more than it may."""
-
-    def __init__(self, stream: _Reads, allowance: Allowance) -> None:
-        self.stream, self.allowance = stream, allowance
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        # read1 gives what is there: where a stream is cut off, `read` would lose what it had gathered.
-        chunk = getattr(self.stream, "read1", self.stream.read)(size if size >= 0 else _CHUNK)
-        self.allowance.count(len(chunk))
-        return chunk
-
-
-class _Members:
-    """A file of gzip or xz, member after member. The libraries' own classes make room for whatever a stream asks, or take a while for each
-    member, however empty, and do not count."""
-
-    def __init__(self, source: IO[bytes], decoder: Callable[[], Any]) -> None:
-        self.source, self.make, self.held, self.members = source, decoder, b"", 0
-        self.decoder = self._next()
-
-    def _next(self) -> Any:
-        self.members += 1
-        if self.members > MAX_MEMBERS:
-            raise TooMuchError(f"more than {MAX_MEMBERS} members of gzip or xz in a row; not read")
-        return self.make()
-
-    def read(self, size: int = -1, /) -> bytes:
-        """What the next bytes unpack to: at least one byte, but at the end."""
-        while True:
-            wants = self.decoder.eof or getattr(self.decoder, "needs_input", True)  # xz keeps what it was given beyond what it may give
-            held = self.held or (self.source.read(io.DEFAULT_BUFFER_SIZE) if wants else b"")  # a few: each member gives back the rest
-            if self.decoder.eof:  # zeros may follow a member
-                while held and not held.strip(b"\0"):
-                    held = self.source.read(_PACKED)
-                if not held:
-                    return b""
-                held, self.decoder = held.lstrip(b"\0"), self._next()
-            given = self._unpacked(held, size if size > 0 else _CHUNK)  # where nothing is held, what it has not given yet
-            self.held = self.decoder.unused_data if self.decoder.eof else getattr(self.decoder, "unconsumed_tail", b"")
-            if given:
-                return given
-            if wants and not held:
-                raise EOFError("it ends before its end mark")
-
-    def _unpacked(self, held: bytes, size: int) -> bytes:
-        try:
-            return bytes(self.decoder.decompress(held, size))
-        except lzma.LZMAError as error:
-            if "limit" not in str(error):
-                raise
-            raise BundleError(f"it takes more than {MAX_WINDOW // MIB} MiB of memory to unpack; not read") from error
-
-
-_gzip = partial(_Members, decoder=partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
-_xz = partial(_Members, decoder=partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=MAX_WINDOW))
-_COMPRESSED: tuple[tuple[bytes, str, Callable[[IO[bytes]], _Reads]], ...] = (
-    (b"\x1f\x8b", "gzip", _gzip),
-    (b"\xfd7zXZ\x00", "xz", _xz),
-    (b"BZh", "bzip2", bz2.BZ2File),
-)
-_UNREADABLE = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"Rar!", "RAR"))
-
-
-def head(content: bytes) -> str | None:
-    """How these bytes are packed: gzip, xz, bzip2, tar, zip, or None for none of them."""
-    for magic, name, _ in _COMPRESSED:
-        if content.startswith(magic):
-            return name
-    if content[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return "zip"
-    return "tar" if content[_TAR_AT : _TAR_AT + 5] == b"ustar" else None
 
 
 def read_file(path: str, is_report: Callable[[bytes], bool]) -> inputs.Content:
@@ -203,8 +72,8 @@ def read_file(path: str, is_report: Callable[[bytes], bool]) -> inputs.Content:
 
 def expanded(content: bytes, allowance: Allowance) -> tuple[bytes, list[str]]:
     """The bytes without one compression around them (not a tar's members), and a remark where they are cut off or have a hole."""
-    opener = _opener(content)
-    plain, remarks = (content, []) if opener is None else _read(_Counted(opener(_Packed(content, allowance)), allowance), MAX_MEMBER)
+    opener = opener_of(content)
+    plain, remarks = (content, []) if opener is None else _read(Counted(opener(Packed(content, allowance)), allowance), MAX_MEMBER)
     return plain, [*remarks, *([LOST] if HOLE.search(plain) else [])]
 
 
@@ -219,11 +88,11 @@ def is_archive(content: bytes, allowance: Allowance) -> bool:
     kind = head(content)
     if kind in ("zip", "tar"):
         return True
-    opener = _opener(content)
+    opener = opener_of(content)
     if opener is None:
         return False
     try:
-        return head(opener(_Packed(content, allowance)).read(512)) == "tar"
+        return head(opener(Packed(content, allowance)).read(512)) == "tar"
     except _DAMAGED:
         return False
 
@@ -234,9 +103,9 @@ def unpacked(
     """The wanted members of an archive, up to one whose name is `enough` to know it. BundleError where not one member can be read."""
     if head(content) == "zip":
         return _of_zip(content, wanted, allowance)
-    opener = _opener(content)
-    stream: _Reads = opener(_Packed(content, allowance)) if opener is not None else io.BytesIO(content)
-    return _of_tar(_Counted(stream, allowance), wanted, enough)
+    opener = opener_of(content)
+    stream: Reads = opener(Packed(content, allowance)) if opener is not None else io.BytesIO(content)
+    return _of_tar(Counted(stream, allowance), wanted, enough)
 
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
@@ -250,8 +119,8 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
         except OSError as error:
             found.remarks.append(f"{os.path.relpath(here, path)}: {error.strerror}; not read.")
             continue
-        if max(entered, len(found.names) + len(entries)) > MAX_MEMBERS:
-            raise BundleError(f"more than {MAX_MEMBERS} files; not read")
+        if max(entered, len(found.names) + len(entries)) > packed.MAX_MEMBERS:
+            raise BundleError(f"more than {packed.MAX_MEMBERS} files; not read")
         for entry in entries:
             inner = os.path.relpath(entry.path, path).replace(os.sep, "/")
             if entry.is_symlink():
@@ -288,13 +157,13 @@ def follow_links(found: Unpacked, wanted: Callable[[str], bool]) -> tuple[str, .
 
 
 # ---------------------------------------------------------------- one kind each
-def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
+def _of_tar(source: Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
         with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=archives.kind_of_members()) as archive:
             for number, member in enumerate(archives.members(archive)):
-                if number >= MAX_MEMBERS:
-                    raise BundleError(f"more than {MAX_MEMBERS} members; not read")
+                if number >= packed.MAX_MEMBERS:
+                    raise BundleError(f"more than {packed.MAX_MEMBERS} members; not read")
                 name = plain_name(member.name)
                 if not member.isfile():
                     if not member.isdir():
@@ -327,12 +196,12 @@ def _beside(name: str, target: str) -> str:
 def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        archive = zipfile.ZipFile(_Packed(content, allowance))
+        archive = zipfile.ZipFile(Packed(content, allowance))
     except _DAMAGED as error:
         raise BundleError(f"no whole zip archive ({archives.what_is_wrong(error)})") from error
     members = [member for member in archive.infolist() if member.filename and not member.filename.endswith("/")]
-    if len(members) > MAX_MEMBERS:
-        raise BundleError(f"more than {MAX_MEMBERS} members; not read")
+    if len(members) > packed.MAX_MEMBERS:
+        raise BundleError(f"more than {packed.MAX_MEMBERS} members; not read")
     if members and all(member.flag_bits & 1 for member in members):
         raise BundleError("the zip archive is encrypted: unpack it with its password and name the file within")
     for member in members:
@@ -351,7 +220,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool], allowance: Allowance)
             continue
         try:
             with archive.open(member) as stream:
-                _keep(found, name, _Counted(stream, allowance))
+                _keep(found, name, Counted(stream, allowance))
         except TooMuchError:
             raise
         except (*_DAMAGED, BundleError, RuntimeError) as error:
@@ -363,14 +232,14 @@ def _target(archive: zipfile.ZipFile, member: zipfile.ZipInfo, allowance: Allowa
     """Where a link of a zip leads, which is its content."""
     try:
         with archive.open(member) as stream:
-            return os.fsdecode(_Counted(stream, allowance).read(_LONGEST_LINK))
+            return os.fsdecode(Counted(stream, allowance).read(_LONGEST_LINK))
     except (*_DAMAGED, RuntimeError):
         return ""
 
 
-def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
+def _keep(found: Unpacked, name: str, stream: Reads) -> None:
     left = MAX_KEPT - found.kept
-    content, remarks = _read(stream, min(MAX_MEMBER, left) if left >= _CHUNK else 0)
+    content, remarks = _read(stream, min(MAX_MEMBER, left) if left >= CHUNK else 0)
     found.kept += len(content)
     if name in found.members:
         found.earlier.append((name, found.members[name]))
@@ -378,7 +247,7 @@ def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
     found.remarks += [f"{name}: {remark}" for remark in remarks]
 
 
-def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
+def _read(stream: Reads, limit: int) -> tuple[bytes, list[str]]:
     """At most `limit` bytes, and what should be said of the rest: of more, the beginning and the end, for a report has its head in the
     one and what failed last in the other.
     """
@@ -387,7 +256,7 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
     size = kept = 0
     damage = ""
     try:
-        while size < MAX_MEMBER_READ and limit > 0 and (chunk := stream.read(_CHUNK)):
+        while size < MAX_MEMBER_READ and limit > 0 and (chunk := stream.read(CHUNK)):
             size += len(chunk)
             kept += len(chunk)
             (first if size <= limit // 2 else last).append(chunk)
@@ -404,13 +273,6 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
         beyond = "more than " if size >= MAX_MEMBER_READ else ""
         remarks.append(f"Of {beyond}{size // MIB} MiB the beginning and the end were read, {max(1, kept // MIB)} MiB in all.")
     return b"".join((*first, *last)), remarks
-
-
-def _opener(content: bytes) -> Callable[[IO[bytes]], _Reads] | None:
-    for magic, name in _UNREADABLE:
-        if content.startswith(magic):
-            raise BundleError(f"packed with {name}, which is not read here: unpack it and name the file within")
-    return next((opener for magic, _, opener in _COMPRESSED if content.startswith(magic)), None)
 
 
 def plain_name(name: str) -> str:

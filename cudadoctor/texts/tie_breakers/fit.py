@@ -33,7 +33,6 @@ _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were
 _PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe with driver nvidia failed")
 _NONE_FOUND = lazy(r"No devices were found")
 _MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
-_RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
     r"(?:lib)?nvidia-(?:compute-utils|utils|compute)(?:-\d{3})?(?:-server)?$|libcuda1$|libnvidia-ml1?$|xorg-x11-drv-nvidia-cuda$|nvidia-driver-cuda(?:-libs)?$"
 )
@@ -160,8 +159,8 @@ def two_sides(case: Case) -> Iterator[Clue]:
     if loaded is None or packages is None or _works(case) or case.settled:
         return
     for entry in packages.need():
-        release = _RELEASE.search(entry.version)
-        if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.need().version):
+        release = entry.release
+        if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release), loaded.need().version):
             conflicts = packages_conflict(case.facts, case.knowledge)
             mixed = next(({"repository": clue.values["repository"]} for clue in conflicts if "repository" in clue.values), {})
             basis: Basis = "derived" if case.said or case.framework.available is False or mixed else "suspected"
